@@ -4,12 +4,13 @@
  *
  *     litmus [--json] [--tries=N] [--seeds=N] PROVIDER...
  *
- * PROVIDER is `shm:`, `tcp:` (on loopback), `sim:`, or OWNER_URL=PEER_URL=ADDRESS of any other. Exits with 1 if something
+ * PROVIDER is `shm:`, `tcp:` (on loopback), `sim:`, `sim:memory`, or OWNER_URL=PEER_URL=ADDRESS of any other. Exits with 1 if something
  * was seen that is forbidden, or was not tried; with 77 if this build has no such provider.
  */
 #include "litmus.h"
 #include "base/json.h"
 #include "fabric/fabric.h"
+#include "sim/net/net.h"
 #include "task/node.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,16 +50,31 @@ static bool is_allowed(const struct column *column, enum litmus_sight sight)
     case LITMUS_IF_DEVICE:
         return column->info.atomics == TARN_FABRIC_ATOMICS_DEVICE;
     case LITMUS_NEVER:
+    case LITMUS_NEVER_WHOLE:
+    case LITMUS_NEVER_OWNER:
         break;
     }
     return false;
+}
+
+/* Whether the provider has what it takes to try it. */
+static bool can_be_tried(const struct column *column, enum litmus_sight sight)
+{
+    switch (litmus_behaviours[sight].rule) {
+    case LITMUS_NEVER_WHOLE:
+        return column->info.whole_reads;
+    case LITMUS_NEVER_OWNER:
+        return column->info.atomics == TARN_FABRIC_ATOMICS_MEMORY;
+    default:
+        return true;
+    }
 }
 
 static bool is_wrong(const struct column *column, enum litmus_sight sight)
 {
     const struct litmus_count *count = &column->counts[sight];
     bool seen = count->seen > 0;
-    return count->tries == 0 || (seen && !is_allowed(column, sight)) ||
+    return (count->tries > 0) != can_be_tried(column, sight) || (seen && !is_allowed(column, sight)) ||
            (column->shows_all && !seen && is_allowed(column, sight));
 }
 
@@ -67,7 +83,9 @@ static const char *rule_name(enum litmus_rule rule)
     static const char *const names[] = {[LITMUS_ALWAYS] = "allowed",
                                         [LITMUS_NEVER] = "never",
                                         [LITMUS_IF_TORN] = "unless words are whole",
-                                        [LITMUS_IF_DEVICE] = "if atomics are the device's"};
+                                        [LITMUS_IF_DEVICE] = "if atomics are the device's",
+                                        [LITMUS_NEVER_WHOLE] = "never",
+                                        [LITMUS_NEVER_OWNER] = "never"};
     return names[rule];
 }
 
@@ -108,15 +126,19 @@ static void cell_line(const struct column *column, unsigned arg, char *text)
 static void cell_reports(const struct column *column, unsigned arg, char *text)
 {
     (void)snprintf(text, TEXT_BYTES, "%s",
-                   arg == 0 ? (column->info.whole_words ? "yes" : "no")
-                            : fabric_atomics_name(column->info.atomics));
+                   arg == 0   ? (column->info.whole_words ? "yes" : "no")
+                   : arg == 1 ? (column->info.whole_reads ? "yes" : "no")
+                              : fabric_atomics_name(column->info.atomics));
 }
 
 static void cell_count(const struct column *column, unsigned arg, char *text)
 {
     const struct litmus_count *count = &column->counts[arg];
     const char *mark = is_wrong(column, arg) ? " WRONG" : "";
-    (void)snprintf(text, TEXT_BYTES, "%" PRIu64 " / %" PRIu64 "%s", count->seen, count->tries, mark);
+    if (count->tries == 0 && !can_be_tried(column, arg))
+        (void)snprintf(text, TEXT_BYTES, "refused");
+    else
+        (void)snprintf(text, TEXT_BYTES, "%" PRIu64 " / %" PRIu64 "%s", count->seen, count->tries, mark);
 }
 
 static void cell_order(const struct column *column, unsigned arg, char *text)
@@ -129,7 +151,8 @@ static void print_table(const struct column *columns, unsigned count)
     print_row("seen / tried", "contract", columns, count, cell_name, 0);
     print_row("---", "---", columns, count, cell_line, 0);
     print_row("it reports whole words", "", columns, count, cell_reports, 0);
-    print_row("it reports atomics", "", columns, count, cell_reports, 1);
+    print_row("it reports whole READs", "", columns, count, cell_reports, 1);
+    print_row("it reports atomics", "", columns, count, cell_reports, 2);
     for (unsigned i = 0; i < LITMUS_SIGHTS; i++)
         print_row(litmus_behaviours[i].name, rule_name(litmus_behaviours[i].rule), columns, count, cell_count,
                   i);
@@ -145,6 +168,7 @@ static void print_json(const struct column *column)
         base_json_object_begin(&json, NULL);
         base_json_string(&json, "provider", column->name);
         base_json_bool(&json, "whole_words", column->info.whole_words);
+        base_json_bool(&json, "whole_reads", column->info.whole_reads);
         base_json_string(&json, "atomics", fabric_atomics_name(column->info.atomics));
         base_json_string(&json, "behaviour", litmus_behaviours[i].name);
         base_json_string(&json, "contract", rule_name(litmus_behaviours[i].rule));
@@ -207,9 +231,13 @@ static bool play(char *provider, const struct options *options, struct column *c
 {
     char address[TEXT_BYTES];
     char *peer = strchr(provider, '='), *where = peer == NULL ? NULL : strchr(peer + 1, '=');
-    column->shows_all = strcmp(provider, "sim:") == 0;
+    const bool as_memory = strcmp(provider, "sim:memory") == 0; /* what it reports is the best */
+    column->shows_all = as_memory || strcmp(provider, "sim:") == 0;
     if (column->shows_all) {
-        litmus_run_worlds(options->seeds, SIM_TRIES, &column->info, column->counts);
+        litmus_run_worlds(
+            SIM_NET_ALL_TROUBLES &
+                (as_memory ? ~(uint32_t)(SIM_NET_TORN_WORD | SIM_NET_SLIPPED_SWAP) : UINT32_MAX),
+            options->seeds, SIM_TRIES, &column->info, column->counts);
     } else if (where != NULL) {
         *peer++ = *where++ = '\0';
         play_other(provider, peer, where, options, column);
@@ -257,7 +285,8 @@ int main(int argc, char **argv)
     }
     for (; optind < argc; optind++, count++) {
         if (!play(argv[optind], &options, &columns[count])) {
-            (void)fprintf(stderr, "litmus: %s is no provider: shm: tcp: sim: OWNER_URL=PEER_URL=ADDRESS\n",
+            (void)fprintf(stderr,
+                          "litmus: %s is no provider: shm: tcp: sim: sim:memory OWNER_URL=PEER_URL=ADDRESS\n",
                           argv[optind]);
             return 2;
         }

@@ -34,13 +34,17 @@ enum litmus_actor { LITMUS_OWNER, LITMUS_PEER, LITMUS_SECOND, LITMUS_ACTORS };
 enum litmus_rule {
     LITMUS_ALWAYS,
     LITMUS_NEVER,
-    LITMUS_IF_TORN,   /* where the provider does not report whole words */
-    LITMUS_IF_DEVICE, /* where its atomics are not those of the memory */
+    LITMUS_IF_TORN,     /* where the provider does not report whole words */
+    LITMUS_IF_DEVICE,   /* where its atomics are not those of the memory */
+    LITMUS_NEVER_WHOLE, /* never; there may be no whole READs to try it */
+    LITMUS_NEVER_OWNER, /* never; the owner may have no swaps to try it */
 };
 
 enum litmus_sight {
     LITMUS_READ_TORN,
     LITMUS_READ_TORN_BY_CAS,
+    LITMUS_WHOLE_TORN,
+    LITMUS_WHOLE_TORN_BY_CAS,
     LITMUS_FAA_TORN,
     LITMUS_READ_MIXED,
     LITMUS_READ_UPWARD,
@@ -61,6 +65,7 @@ enum litmus_sight {
     LITMUS_STORE_LOST,
     LITMUS_WRITE_LOST,
     LITMUS_SWAP_LOST,
+    LITMUS_OWNER_SWAP_LOST,
     LITMUS_SENT_BEFORE_WRITE,
     LITMUS_NOTIFIED_BEFORE_WRITE,
     LITMUS_SENT_BEFORE_READ,
@@ -108,7 +113,7 @@ struct litmus_stage {
     struct iovec iov[LITMUS_OPS];
     uint64_t data[LITMUS_OPS][LITMUS_LONG];
     _Atomic bool over;           /* PEER has done what he does */
-    _Atomic uint64_t added;      /* by SECOND, in a play of swaps */
+    _Atomic uint64_t added;      /* by SECOND, or by the owner, in a play of swaps */
     _Atomic uint64_t rounds;     /* of whom PEER plays with */
     bool alone;                  /* he plays with nobody */
     uint32_t log[2][LITMUS_LOG]; /* what PEER and SECOND have read of the other's, by their rounds */
@@ -132,8 +137,8 @@ void litmus_close(struct litmus_stage *stage, enum litmus_actor side);
 void litmus_run_threads(const char *url, const char *peer_url, const char *address, uint64_t tries,
                         struct tarn_fabric_info *ret_info, struct litmus_count *counts);
 
-/** Run everything in the simulator, with all troubles, for so many seeds. */
-void litmus_run_worlds(uint64_t seeds, uint64_t tries, struct tarn_fabric_info *ret_info,
+/** Run everything in the simulator, with these troubles, for so many seeds. */
+void litmus_run_worlds(uint32_t troubles, uint64_t seeds, uint64_t tries, struct tarn_fabric_info *ret_info,
                        struct litmus_count *counts);
 
 #endif

@@ -1,6 +1,7 @@
 /* The plays: who does what, and what is seen of it. */
 #include "litmus.h"
 #include "task/task.h"
+#include <errno.h>
 #include <string.h>
 #include <tarn/fabric.h>
 
@@ -12,6 +13,8 @@
 const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_READ_TORN] = {"READ: a word of two stores", LITMUS_IF_TORN},
     [LITMUS_READ_TORN_BY_CAS] = {"READ: a word of two CAS", LITMUS_IF_TORN},
+    [LITMUS_WHOLE_TORN] = {"whole READ: a word of two stores", LITMUS_NEVER_WHOLE},
+    [LITMUS_WHOLE_TORN_BY_CAS] = {"whole READ: a word of two CAS", LITMUS_NEVER_WHOLE},
     [LITMUS_FAA_TORN] = {"FAA of 0: a word of two CAS", LITMUS_NEVER},
     [LITMUS_READ_MIXED] = {"READ: words of several moments", LITMUS_ALWAYS},
     [LITMUS_READ_UPWARD] = {"READ: low words before high ones", LITMUS_ALWAYS},
@@ -32,6 +35,7 @@ const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_STORE_LOST] = {"the owner's store is lost in a swap", LITMUS_IF_DEVICE},
     [LITMUS_WRITE_LOST] = {"a WRITE is lost in a swap", LITMUS_IF_DEVICE},
     [LITMUS_SWAP_LOST] = {"a swap is lost in a swap", LITMUS_NEVER},
+    [LITMUS_OWNER_SWAP_LOST] = {"a swap is lost in a swap of the owner's", LITMUS_NEVER_OWNER},
     [LITMUS_SENT_BEFORE_WRITE] = {"WRITE, SEND: received before", LITMUS_NEVER},
     [LITMUS_NOTIFIED_BEFORE_WRITE] = {"WRITE, notified WRITE: received before", LITMUS_NEVER},
     [LITMUS_SENT_BEFORE_READ] = {"READ, SEND: received before", LITMUS_ALWAYS},
@@ -158,10 +162,21 @@ static void store_patterns(struct litmus_stage *stage)
     }
 }
 
+static void read_whole(struct litmus_stage *stage, enum litmus_sight sight, uint64_t offset)
+{
+    if (!stage->info.whole_reads)
+        return;
+    prepare(stage, 0, TARN_FABRIC_READ, offset, 1);
+    stage->ops[0].whole = true;
+    run(stage, 1);
+    tried(stage, sight, is_torn(stage->data[0][0]));
+}
+
 static void read_patterns(struct litmus_stage *stage)
 {
     for (uint64_t i = 0; goes_on(stage, i); i++) {
         bool torn = false;
+        read_whole(stage, LITMUS_WHOLE_TORN, i % LITMUS_WORDS * 8);
         prepare(stage, 0, TARN_FABRIC_READ, 0, LITMUS_WORDS);
         run(stage, 1);
         for (uint64_t word = 0; word < LITMUS_WORDS; word++)
@@ -185,6 +200,7 @@ static void swap_patterns(struct litmus_stage *stage)
 static void read_what_is_swapped(struct litmus_stage *stage)
 {
     for (uint64_t i = 0; goes_on(stage, i); i++) {
+        read_whole(stage, LITMUS_WHOLE_TORN_BY_CAS, LITMUS_X);
         prepare(stage, 0, TARN_FABRIC_READ, LITMUS_X, 1);
         run(stage, 1);
         tried(stage, LITMUS_READ_TORN_BY_CAS, is_torn(stage->data[0][0]));
@@ -529,6 +545,31 @@ static void second_counts(struct litmus_stage *stage)
     atomic_store(&stage->added, added + 1);
 }
 
+/* The same by the owner's swaps, where it has them. */
+static void owner_counts(struct litmus_stage *stage)
+{
+    uint64_t added = 0, before = 0;
+    for (uint64_t i = 0; !is_over(stage, LITMUS_OWNER); i++) {
+        const uint64_t now = load(stage, LITMUS_X);
+        int error = i % 2 == 0 ? tarn_fabric_mem_faa64(stage->region, LITMUS_X, 1, &before)
+                               : tarn_fabric_mem_cas64(stage->region, LITMUS_X, now, now + 1, &before);
+        base_assert(error == (stage->info.atomics == TARN_FABRIC_ATOMICS_MEMORY ? 0 : -EOPNOTSUPP));
+        added += error == 0 && (i % 2 == 0 || before == now);
+    }
+    atomic_store(&stage->added, added + 1);
+}
+
+/* What PEER and the other one have counted is in the word, unless a swap was lost. @param mine  PEER's part */
+static void compare_counts(struct litmus_stage *stage, enum litmus_sight sight, uint64_t mine)
+{
+    atomic_store(&stage->over, true);
+    while (atomic_load(&stage->added) == 0)
+        relax(stage, LITMUS_PEER);
+    uint64_t sum = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0);
+    stage->counts[sight].tries += stage->tries;
+    stage->counts[sight].seen += mine + atomic_load(&stage->added) - 1 - sum;
+}
+
 static void peer_counts(struct litmus_stage *stage)
 {
     uint64_t now = 0, swapped = 0;
@@ -537,12 +578,20 @@ static void peer_counts(struct litmus_stage *stage)
         swapped += before == now;
         now = before == now ? now + 1 : before;
     }
-    atomic_store(&stage->over, true);
-    while (atomic_load(&stage->added) == 0)
-        relax(stage, LITMUS_PEER);
-    uint64_t sum = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0);
-    stage->counts[LITMUS_SWAP_LOST].tries += stage->tries;
-    stage->counts[LITMUS_SWAP_LOST].seen += swapped + atomic_load(&stage->added) - 1 - sum;
+    compare_counts(stage, LITMUS_SWAP_LOST, swapped);
+}
+
+/* By FAA too: the owner may be so fast that no CAS succeeds. */
+static void peer_counts_with_owner(struct litmus_stage *stage)
+{
+    uint64_t added = 0;
+    if (stage->info.atomics != TARN_FABRIC_ATOMICS_MEMORY)
+        return;
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
+        const uint64_t now = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 1) + 1;
+        added += swap(stage, LITMUS_PEER, TARN_FABRIC_CAS, now, now + 1) == now ? 2 : 1;
+    }
+    compare_counts(stage, LITMUS_OWNER_SWAP_LOST, added);
 }
 
 /* ---- messages ----------------------------------------------------------------------------------- */
@@ -652,6 +701,7 @@ static const struct play plays[] = {
     {{store_the_word, peer_swaps, NULL}, ZEROS},
     {{NULL, write_the_word, second_swaps}, ZEROS},
     {{NULL, peer_counts, second_counts}, ZEROS},
+    {{owner_counts, peer_counts_with_owner, NULL}, ZEROS},
     {{NULL, peer_writes_and_looks, second_writes_and_looks}, ROUNDS},
     {{look_when_told, write_and_tell, NULL}, ROUNDS},
     {{store_when_told, read_and_tell, NULL}, ROUNDS},

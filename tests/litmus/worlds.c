@@ -67,13 +67,14 @@ static void run_task(void *arg)
         litmus_close(stage, task->actor);
 }
 
-static void run_world(struct theatre *theatre, uint64_t seed)
+static void run_world(struct theatre *theatre, uint64_t seed, uint32_t troubles)
 {
     static const char *const names[LITMUS_ACTORS] = {"owner", "peer", "second"};
     const struct sim_world_options options = {.seed = seed, .steps_max = UINT64_C(1) << 40};
     struct task tasks[LITMUS_ACTORS];
     struct sim_world *world;
     base_assert(sim_world_open(&options, &world) == 0);
+    sim_net_set_troubles(world, troubles);
     for (unsigned i = 0; i < 2; i++) {
         const struct sim_node_options node_options = {.name = names[i], .scheds = 1};
         base_assert(sim_node_open(world, &node_options, &theatre->nodes[i]) == 0);
@@ -92,13 +93,13 @@ static void run_world(struct theatre *theatre, uint64_t seed)
     sim_world_close(world);
 }
 
-void litmus_run_worlds(uint64_t seeds, uint64_t tries, struct tarn_fabric_info *ret_info,
+void litmus_run_worlds(uint32_t troubles, uint64_t seeds, uint64_t tries, struct tarn_fabric_info *ret_info,
                        struct litmus_count *counts)
 {
     static struct theatre theatre; /* large */
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         theatre = (struct theatre){.stage = {.place = &place, .tries = tries, .address = "owner"}};
-        run_world(&theatre, seed);
+        run_world(&theatre, seed, troubles);
         *ret_info = theatre.stage.info;
         for (unsigned i = 0; i < LITMUS_SIGHTS; i++) {
             counts[i].tries += theatre.stage.counts[i].tries;
