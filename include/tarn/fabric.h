@@ -545,7 +545,7 @@ struct tarn_fabric_counters {
     uint64_t failed;                           /**< failed operations */
     uint64_t refused;                          /**< failed operations with -EACCES */
     uint64_t
-        waits; /**< round trips, under the first operation's tag: one for each tarn_fabric_wait(), and one more for
+        waits; /**< round trips, under the first operation's tag: one for each tarn_fabric_wait() or _await(), and one more for
                        each fence that had to wait for answers, in the longest chain of a connection */
     uint64_t copied_bytes; /**< verbs: bytes that went through memory of the fabric's */
 };

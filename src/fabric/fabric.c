@@ -9,8 +9,6 @@
 #define FAILURE_LINES       8
 #define FAILURE_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
-#define WORD_BYTES 8
-
 static const char *error_text(int error)
 {
     const char *text = strerrordesc_np(-error);
@@ -267,12 +265,6 @@ static int fill_options(const struct tarn_fabric_connect_options *given,
                : -EINVAL;
 }
 
-/* The scheduler whose task the caller is; NULL: a plain thread, or the simulator's stand-in for one. */
-static struct task_sched *user_self(void)
-{
-    return task_is_thread() ? NULL : task_sched_self();
-}
-
 static struct tarn_fabric_connection *make_connection(struct tarn_fabric_domain *domain)
 {
     struct tarn_fabric_connection *connection =
@@ -281,7 +273,7 @@ static struct tarn_fabric_connection *make_connection(struct tarn_fabric_domain 
         return NULL;
     connection->fabric = domain->fabric;
     connection->domain = domain;
-    connection->sched = user_self();
+    connection->sched = fabric_user_self();
     return connection;
 }
 
@@ -360,14 +352,9 @@ void fabric_connection_name(struct tarn_fabric_connection *connection, const cha
     (void)snprintf(connection->name, sizeof(connection->name), "%s", name);
 }
 
-static inline int error_of(const struct tarn_fabric_connection *connection)
-{
-    return atomic_load_explicit(&connection->error, memory_order_acquire);
-}
-
 int tarn_fabric_error(const struct tarn_fabric_connection *connection)
 {
-    return error_of(connection);
+    return fabric_error_of(connection);
 }
 
 bool fabric_connection_fail(struct tarn_fabric_connection *connection, const char *what, int error)
@@ -387,7 +374,7 @@ bool fabric_connection_fail(struct tarn_fabric_connection *connection, const cha
 
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error)
 {
-    base_assert(connection->sched == user_self());
+    base_assert(connection->sched == fabric_user_self());
     (void)fabric_connection_fail(connection, what, error);
     connection->fabric->provider->fail(connection->state);
 }
@@ -441,361 +428,4 @@ void tarn_fabric_count(struct tarn_fabric *fabric, uint8_t tag, struct tarn_fabr
     }
     task_mutex_unlock(&fabric->lock);
     *ret_counters = sum;
-}
-
-/* ---- operations --------------------------------------------------------------------------------- */
-
-static const char *op_name(const struct tarn_fabric_op *op)
-{
-    static const char *const names[TARN_FABRIC_OP_KINDS] = {"READ", "WRITE", "notified WRITE",
-                                                            "CAS",  "FAA",   "SEND"};
-    if (op->kind == TARN_FABRIC_READ && op->whole)
-        return "READ of a whole word";
-    return (unsigned)op->kind < TARN_FABRIC_OP_KINDS ? names[op->kind] : "unknown";
-}
-
-/* Add to a counter, which has one writer and any number of readers. */
-static void count_more(uint64_t *counter, uint64_t more)
-{
-    __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
-}
-
-/*
- * Check an operation that asks to be whole. Where a device may take a word in parts, nothing else will do: an FAA of 0
- * needs another right, and could lose what the owner stores meanwhile.
- */
-static int check_whole(const struct tarn_fabric *fabric, const struct tarn_fabric_op *op)
-{
-    if (op->kind != TARN_FABRIC_READ || op->iov_count != 1 || op->iov->iov_len != WORD_BYTES ||
-        !base_is_aligned(op->offset, WORD_BYTES))
-        return -EINVAL;
-    return fabric->info.whole_reads ? 0 : -EOPNOTSUPP;
-}
-
-/* Check an operation. Lengths may come from a wire, so nothing is asserted. */
-static FABRIC_INLINE int check_op(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
-{
-    bool atomic = op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
-    if ((unsigned)op->kind >= TARN_FABRIC_OP_KINDS || op->tag >= TARN_FABRIC_TAGS_MAX ||
-        (op->handle == NULL) != (op->kind == TARN_FABRIC_SEND))
-        return -EINVAL;
-    if (atomic) {
-        op->bytes = WORD_BYTES;
-        if (op->iov_count != 0 || op->whole || !base_is_aligned(op->offset, WORD_BYTES))
-            return -EINVAL;
-        return fabric->info.atomics == TARN_FABRIC_ATOMICS_NONE ? -EOPNOTSUPP : 0;
-    }
-    if (op->iov_count > TARN_FABRIC_IOV_MAX)
-        return -EINVAL;
-    op->bytes = 0;
-    for (uint32_t i = 0; i < op->iov_count; i++) {
-        if (op->iov[i].iov_len > TARN_FABRIC_BYTES_MAX - op->bytes)
-            return -EINVAL;
-        op->bytes += op->iov[i].iov_len;
-    }
-    return base_unlikely(op->whole) ? check_whole(fabric, op) : 0;
-}
-
-void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
-                    bool scatter)
-{
-    for (uint32_t i = 0; bytes > 0 && i < op->iov_count; i++) {
-        const struct iovec *vector = &op->iov[i];
-        if (at >= vector->iov_len) {
-            at -= vector->iov_len;
-            continue;
-        }
-        uint64_t piece = base_min(vector->iov_len - at, bytes);
-        uint8_t *memory = (uint8_t *)vector->iov_base + at;
-        if (scatter)
-            memcpy(memory, buffer, piece);
-        else
-            memcpy(buffer, memory, piece);
-        buffer += piece;
-        bytes -= piece;
-        at = 0;
-    }
-}
-
-void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
-{
-    struct tarn_fabric_connection *connection = op->connection;
-    struct tarn_fabric_counters *counters =
-        &connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0];
-    base_assert(!op->finished);
-    op->finished = true;
-    op->result = result;
-    if (base_likely(result == 0)) {
-        count_more(&counters->operations[op->kind], 1);
-        count_more(&counters->bytes[op->kind], op->bytes);
-        if (base_unlikely(op->copied_bytes > 0))
-            count_more(&counters->copied_bytes, op->copied_bytes);
-        return;
-    }
-    count_more(&counters->failed, 1);
-    if (result == -EACCES)
-        count_more(&counters->refused, 1);
-    (void)fabric_connection_fail(connection, op_name(op), result);
-}
-
-/* Post operations. Called by the connection's user. */
-static void post_ops(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct tarn_fabric_op *op = &ops[i];
-        op->connection = connection;
-        op->finished = false;
-        op->trip = false;
-        op->copied_bytes = 0;
-        int error = error_of(connection);
-        if (error == 0)
-            error = check_op(connection->fabric, op);
-        if (base_unlikely(error != 0))
-            fabric_op_finish(op, error);
-        else
-            connection->fabric->provider->post(connection->state, op);
-    }
-    if (connection->fabric->provider->posted != NULL)
-        connection->fabric->provider->posted(connection->state);
-    if (base_unlikely(error_of(connection) != 0))
-        connection->fabric->provider->fail(connection->state);
-}
-
-void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
-{
-    if (fabric_needs_proxy(connection))
-        fabric_proxy_post(connection, ops, count);
-    else
-        post_ops(connection, ops, count);
-}
-
-/* Wait for one operation. @return 0: it has completed, in whatever way; -ETIMEDOUT, -ECANCELED: it stays posted */
-static int await_op(struct tarn_fabric_op *op, uint64_t deadline_ns)
-{
-    struct tarn_fabric_connection *connection = op->connection;
-    base_assert(connection->sched == user_self());
-    return connection->fabric->provider->wait(connection->state, op, deadline_ns);
-}
-
-/* The same; if the wait is cut short, its connection is given up. */
-static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
-{
-    struct tarn_fabric_connection *connection = op->connection;
-    int error = await_op(op, deadline_ns);
-    if (error == 0)
-        return;
-    (void)fabric_connection_fail(connection, op_name(op), error);
-    connection->fabric->provider->fail(connection->state);
-}
-
-bool tarn_fabric_test(struct tarn_fabric_op *op)
-{
-    const struct fabric_provider *provider = op->connection->fabric->provider;
-    if (fabric_needs_proxy(op->connection))
-        return fabric_proxy_test(op);
-    if (!op->finished && provider->progress != NULL)
-        provider->progress(op->connection->state);
-    return op->finished;
-}
-
-static int wait_for_one(struct tarn_fabric_op *op, uint64_t deadline_ns)
-{
-    if (!op->finished)
-        wait_for(op, deadline_ns);
-    base_assert(op->finished);
-    return op->result;
-}
-
-/*
- * Count the round trips of a wait. Those of one connection's operations are one after the other, those of several
- * connections at the same time; operations of one connection stand side by side.
- */
-static void count_trips(const struct tarn_fabric_op *ops, uint32_t count)
-{
-    uint32_t trips = 1, most = 1;
-    for (uint32_t i = 1; i < count; i++) {
-        trips = ops[i].connection != ops[i - 1].connection ? 1 : trips + (ops[i].trip ? 1 : 0);
-        most = base_max(most, trips);
-    }
-    count_more(&ops->connection->counters[ops->tag < TARN_FABRIC_TAGS_MAX ? ops->tag : 0].waits, most);
-}
-
-/* How many operations, the first of some, are of one scheduler's connections, which a plain thread has wait for them. */
-static uint32_t count_for_proxy(const struct tarn_fabric_op *ops, uint32_t count)
-{
-    const struct task_sched *sched = ops[0].connection->sched;
-    uint32_t n = 0;
-    if (sched != NULL && task_is_thread()) {
-        while (n < count && ops[n].connection->sched == sched)
-            n++;
-    }
-    return n;
-}
-
-int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
-{
-    uint32_t counted = 0; /* operations at the beginning for which no other task waits, and counts */
-    int result = 0;
-    for (uint32_t i = 0, n; i < count_of_ops; i += base_max(n, 1U)) {
-        int error;
-        n = count_for_proxy(&ops[i], count_of_ops - i);
-        counted += n == 0 && counted == i ? 1 : 0;
-        error = n > 0 ? fabric_proxy_wait(&ops[i], n, deadline_ns) : wait_for_one(&ops[i], deadline_ns);
-        if (result == 0)
-            result = error;
-    }
-    if (counted > 0)
-        count_trips(ops, counted);
-    return result;
-}
-
-int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
-{
-    int error = 0;
-    for (uint32_t i = 0, n; i < count && error == 0; i += base_max(n, 1U)) {
-        n = count_for_proxy(&ops[i], count - i);
-        if (n > 0)
-            error = fabric_proxy_await(&ops[i], n, deadline_ns);
-        else
-            error = ops[i].finished ? 0 : await_op(&ops[i], deadline_ns);
-    }
-    return error;
-}
-
-int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
-                        uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
-{
-    if (fabric_needs_proxy(connection))
-        return fabric_proxy_receive(connection, data, room, deadline_ns, ret_message);
-    return connection->fabric->provider->receive(connection->state, data, room, deadline_ns, ret_message);
-}
-
-/* ---- in one call -------------------------------------------------------------------------------- */
-
-static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection *connection,
-                                                   struct tarn_fabric_op *op, uint64_t deadline_ns)
-{
-    if (fabric_needs_proxy(connection))
-        return fabric_proxy_post_and_wait(connection, op, deadline_ns);
-    post_ops(connection, op, 1);
-    count_trips(op, 1);
-    return wait_for_one(op, deadline_ns);
-}
-
-/* Complete a filled operation: by the provider's run() if it has one, which leaves nothing to poll. */
-static FABRIC_INLINE int run_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                                enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes,
-                                uint64_t deadline_ns)
-{
-    const struct fabric_provider *provider = connection->fabric->provider;
-    bool may_run = !fabric_needs_proxy(connection) && provider->run != NULL && error_of(connection) == 0;
-    if (base_unlikely(!may_run || check_op(connection->fabric, op) != 0 ||
-                      !provider->run(connection->state, op)))
-        return post_and_wait(connection, op, deadline_ns);
-    struct tarn_fabric_counters *counters = &connection->counters[tag];
-    count_more(&counters->operations[kind], 1);
-    count_more(&counters->bytes[kind], bytes);
-    count_more(&counters->waits, 1);
-    return 0;
-}
-
-int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, uint64_t deadline_ns)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < op->iov_count; i++)
-        bytes += op->iov[i].iov_len;
-    return run_op(connection, op, op->kind, op->tag, bytes, deadline_ns);
-}
-
-/*
- * Fill an operation and complete it. Fields that the fabric sets itself are not zeroed first, because that alone would
- * take as long as the rest.
- */
-static FABRIC_INLINE int complete_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                                     enum tarn_fabric_op_kind kind, uint8_t tag,
-                                     const struct tarn_fabric_handle *handle, uint64_t offset,
-                                     const struct iovec *vector, uint64_t deadline_ns)
-{
-    op->kind = kind;
-    op->fence = false;
-    op->whole = false;
-    op->tag = tag;
-    op->handle = handle;
-    op->offset = offset;
-    op->iov = vector;
-    op->iov_count = vector == NULL ? 0 : 1;
-    op->value = 0;
-    return run_op(connection, op, kind, tag, vector == NULL ? WORD_BYTES : vector->iov_len, deadline_ns);
-}
-
-int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,
-                     const struct tarn_fabric_handle *handle, uint64_t offset, void *data, uint64_t bytes,
-                     uint64_t deadline_ns)
-{
-    const struct iovec vector = {.iov_base = data, .iov_len = bytes};
-    struct tarn_fabric_op op;
-    return complete_op(connection, &op, TARN_FABRIC_READ, tag, handle, offset, &vector, deadline_ns);
-}
-
-int tarn_fabric_read_word(struct tarn_fabric_connection *connection, uint8_t tag,
-                          const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t deadline_ns,
-                          uint64_t *ret_word)
-{
-    uint64_t word;
-    const struct iovec vector = {.iov_base = &word, .iov_len = sizeof(word)};
-    struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ,
-                                .whole = true,
-                                .tag = tag,
-                                .handle = handle,
-                                .offset = offset,
-                                .iov = &vector,
-                                .iov_count = 1};
-    int error = run_op(connection, &op, TARN_FABRIC_READ, tag, WORD_BYTES, deadline_ns);
-    if (error == 0)
-        *ret_word = word;
-    return error;
-}
-
-int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,
-                      const struct tarn_fabric_handle *handle, uint64_t offset, const void *data,
-                      uint64_t bytes, uint64_t deadline_ns)
-{
-    const struct iovec vector = {.iov_base = (void *)(uintptr_t)data,
-                                 .iov_len = bytes}; /* an iovec has no const */
-    struct tarn_fabric_op op;
-    return complete_op(connection, &op, TARN_FABRIC_WRITE, tag, handle, offset, &vector, deadline_ns);
-}
-
-int tarn_fabric_cas(struct tarn_fabric_connection *connection, uint8_t tag,
-                    const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t compare,
-                    uint64_t operand, uint64_t deadline_ns, uint64_t *ret_before)
-{
-    struct tarn_fabric_op op;
-    op.compare = compare;
-    op.operand = operand;
-    int error = complete_op(connection, &op, TARN_FABRIC_CAS, tag, handle, offset, NULL, deadline_ns);
-    if (error == 0)
-        *ret_before = op.before;
-    return error;
-}
-
-int tarn_fabric_faa(struct tarn_fabric_connection *connection, uint8_t tag,
-                    const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t add,
-                    uint64_t deadline_ns, uint64_t *ret_before)
-{
-    struct tarn_fabric_op op;
-    op.compare = 0;
-    op.operand = add;
-    int error = complete_op(connection, &op, TARN_FABRIC_FAA, tag, handle, offset, NULL, deadline_ns);
-    if (error == 0)
-        *ret_before = op.before;
-    return error;
-}
-
-int tarn_fabric_send(struct tarn_fabric_connection *connection, uint8_t tag, const void *data, uint32_t bytes,
-                     uint64_t deadline_ns)
-{
-    const struct iovec vector = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-    struct tarn_fabric_op op;
-    return complete_op(connection, &op, TARN_FABRIC_SEND, tag, NULL, 0, &vector, deadline_ns);
 }

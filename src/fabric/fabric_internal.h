@@ -125,6 +125,20 @@ const char *fabric_url_value(const char *option, const char *name);
 base_must_check int fabric_url_heartbeat(struct base_log *log, const char *option, const char *text,
                                          uint64_t *ret_ns);
 
+/* ---- users ---------------------------------------------------------------------------------------- */
+
+/** The scheduler whose task the caller is; NULL: a plain thread, or the simulator's stand-in for one. */
+static inline struct task_sched *fabric_user_self(void)
+{
+    return task_is_thread() ? NULL : task_sched_self();
+}
+
+/** tarn_fabric_error(), inline. */
+static inline int fabric_error_of(const struct tarn_fabric_connection *connection)
+{
+    return atomic_load_explicit(&connection->error, memory_order_acquire);
+}
+
 /* ---- proxy.c: what is to be done on another scheduler -------------------------------------------- */
 
 /** Whether the caller is a plain thread and the connection a scheduler's: then the caller has a task make its call, by
