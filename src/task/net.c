@@ -199,7 +199,7 @@ static void receive_more(struct net_connection *connection)
     if (connection->receiving || connection->closed || connection->ended || connection->error != 0 ||
         connection->unread_count >= NET_UNREAD_BUFFERS_MAX)
         return;
-    bool on_demand = connection->handler != NULL && connection->handler->on_demand;
+    bool on_demand = connection->direct || (connection->handler != NULL && connection->handler->on_demand);
     if (on_demand && !connection->demanded)
         return;
     connection->demanded = false;
@@ -230,6 +230,12 @@ static void keep_buffer(struct net_connection *connection, struct base_buffer *b
     connection->unread_count++;
 }
 
+static void pause_receive(struct net_connection *connection)
+{
+    connection->pausing = true;
+    task_io_cancel(connection->net->sched, &connection->receive);
+}
+
 static void receive_done(struct task_io *io)
 {
     struct net_connection *connection = io->arg;
@@ -249,9 +255,8 @@ static void receive_done(struct task_io *io)
     else if (io->result != -ECANCELED || !connection->pausing)
         connection->error = io->result;
     if (connection->receiving && !connection->pausing && connection->unread_count >= NET_UNREAD_BUFFERS_MAX) {
-        connection->pausing = true;
         connection->flooding = true;
-        task_io_cancel(connection->net->sched, io);
+        pause_receive(connection);
     }
     receive_more(connection);
     if (has_input(connection))
@@ -277,6 +282,28 @@ static size_t take_received(struct net_connection *connection, uint8_t *to, size
     return taken;
 }
 
+void net_set_direct(struct net_connection *connection, bool direct)
+{
+    connection->direct = direct;
+    if (direct && connection->receiving && !connection->receive.once && !connection->pausing)
+        pause_receive(connection);
+    else
+        receive_more(connection);
+}
+
+/* Receive into the reader's memory, while no posted receive takes bytes. @return as net_read_try() */
+static ssize_t receive_direct(struct net_connection *connection, void *buffer, size_t room)
+{
+    ssize_t bytes = recv(connection->socket, buffer, room, MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+        return -EAGAIN;
+    connection->arrived_ns = task_now();
+    connection->ended = bytes == 0;
+    connection->error = bytes < 0 ? -errno : 0;
+    connection->end_told = bytes <= 0;
+    return bytes < 0 ? -errno : bytes;
+}
+
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room)
 {
     if (connection->unread.head != NULL) {
@@ -288,7 +315,8 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
         return (ssize_t)taken;
     }
     if (!connection->ended && connection->error == 0)
-        return -EAGAIN;
+        return connection->direct && !connection->receiving ? receive_direct(connection, buffer, room)
+                                                            : -EAGAIN;
     connection->end_told = true;
     return connection->error;
 }

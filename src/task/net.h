@@ -173,6 +173,13 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
  * task that serves the connection. */
 base_must_check int net_await(struct net_connection *connection, uint64_t deadline_ns);
 
+/**
+ * Have net_read_try() receive straight into the reader's memory when nothing is unread, which saves a copy and, for much
+ * at a time, work of the scheduler's. As long as this is set, the connection is also one `on_demand`: after -EAGAIN,
+ * net_demand() has its ready() called when more comes. The task that serves it.
+ */
+void net_set_direct(struct net_connection *connection, bool direct);
+
 /** Have an `on_demand` connection receive once more, whichever task serves it. Any task or callback of its scheduler. */
 void net_demand(struct net_connection *connection);
 

@@ -43,7 +43,8 @@ struct net_connection {
     int error;      /* the receive's error, which reads return when nothing is left */
     bool receiving; /* `receive` is posted */
     bool pausing;   /* `receive` was asked to end, because much is unread */
-    bool demanded;  /* an `on_demand` connection receives once more */
+    bool demanded;  /* an `on_demand` or direct connection receives once more */
+    bool direct;    /* net_set_direct() */
     bool flooding;  /* `receive` was paused, and the socket was not found empty since */
     bool ended;     /* the peer will send no more, or its bytes are dropped */
     bool end_told;  /* a read has returned the end, or the error */

@@ -183,6 +183,58 @@ static void a_half_closed_stream_is_answered(void **state)
     engine_testing_run(state, NULL, half_close, NULL);
 }
 
+/* ---- straight into the reader's memory ----------------------------------------------------------- */
+
+static void direct_echo_ready(struct net_connection *connection)
+{
+    net_set_direct(connection, true);
+    net_testing_echo_ready(connection);
+    net_demand(connection);
+}
+
+/* Read so many bytes without waiting in the net layer, which then has no reason to receive any. */
+static void read_all_directly(struct net_connection *client, size_t bytes)
+{
+    uint8_t data[8000];
+    for (uint64_t end_ns = task_now() + UINT64_C(60000000000); bytes > 0;) {
+        ssize_t piece = net_read_try(client, data, base_min(sizeof(data), bytes));
+        assert_true(piece > 0 || (piece == -EAGAIN && task_now() < end_ns));
+        bytes -= piece > 0 ? (size_t)piece : 0;
+        if (piece == -EAGAIN)
+            assert_int_equal(task_sleep(100000), 0);
+    }
+}
+
+static void direct_reads(void *arg)
+{
+    static const struct net_handler direct_echo = {.ready = direct_echo_ready, .task_name = "echo"};
+    static uint8_t data[60000];
+    struct net_testing server = {.testing = arg, .handler = &direct_echo, .address = NET_TESTING_TCP};
+    net_testing_open(&server);
+    struct net_connection *client;
+    assert_int_equal(net_connect(server.text, NULL, TASK_FOREVER, &client), 0);
+    net_set_direct(client, true);
+    assert_int_equal(net_write(client, data, sizeof(data), TASK_FOREVER), 0);
+    read_all_directly(client, sizeof(data));
+    assert_int_equal(net_write(client, data, sizeof(data) / 2, TASK_FOREVER), 0);
+    assert_int_equal(task_sleep(1000000), 0);
+    assert_true(client->unread.head == NULL && !client->receiving);
+    read_all_directly(client, sizeof(data) / 2);
+    assert_int_equal(net_write(client, data, 8, TASK_FOREVER), 0);
+    assert_int_equal(net_await(client, TASK_FOREVER), 0); /* which receives, and wakes */
+    read_all_directly(client, 8);
+    net_set_direct(client, false); /* as before */
+    assert_int_equal(net_write(client, data, 8, TASK_FOREVER), 0);
+    assert_int_equal(net_read(client, data, 8, TASK_FOREVER), 8);
+    net_close(client);
+    net_testing_close(&server);
+}
+
+static void bytes_are_received_directly(void **state)
+{
+    engine_testing_run(state, NULL, direct_reads, NULL);
+}
+
 /* ---- Unix sockets ------------------------------------------------------------------------------- */
 
 static void paths(void *arg)
@@ -723,6 +775,7 @@ int main(void)
         cmocka_unit_test(loopback_is_this_machine),
         ENGINE_TESTS(echo_over_every_kind),
         ENGINE_TESTS(a_half_closed_stream_is_answered),
+        ENGINE_TESTS(bytes_are_received_directly),
         ENGINE_TESTS(only_stale_sockets_are_replaced),
         ENGINE_TESTS(connecting_has_a_deadline),
         ENGINE_TESTS(reads_have_deadlines),
