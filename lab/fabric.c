@@ -28,7 +28,7 @@ static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "sizes", sizes, "What an operation moves, 8 to 1M, multiples of 8.",
                  .metavar = "SIZE[,...]", .default_text = "8,64,1K,16K,1M"),
     BENCH_OPTION(LIST, "depths", depths, "Operations in flight, 1 to 128.", .metavar = "N[,...]",
-                 .default_text = "1,16,128"),
+                 .default_text = "1,4,16,128"),
     BENCH_OPTION(SIZE, "region", region_bytes,
                  "Memory that operations are spread over where it shall be cold.",
                  .min = LAB_FABRIC_BYTES_MAX, .max = UINT64_C(64) << 30, .default_text = "256M"),
@@ -115,6 +115,7 @@ static int run_operations(struct lab_fabric_job *job, bool peers)
         {"socket", lab_fabric_socket},
         {peers ? "ucx" : NULL, lab_fabric_ucx},
         {large ? "iperf3" : "libfabric", large ? lab_fabric_iperf3 : lab_fabric_libfabric},
+        {large && job->depth > 1 ? "iperf3-streams" : NULL, lab_fabric_iperf3_streams},
         {NULL, NULL}};
     int error = 0;
     for (unsigned op = LAB_FABRIC_READ; op <= LAB_FABRIC_WRITE && error == 0; op++) {

@@ -70,8 +70,10 @@ int lab_fabric_socket(void *arg, struct bench_sample *sample);
 int lab_fabric_ucx(void *arg, struct bench_sample *sample);
 /** fi_pingpong, of libfabric. */
 int lab_fabric_libfabric(void *arg, struct bench_sample *sample);
-/** iperf3. */
+/** iperf3, by one stream. */
 int lab_fabric_iperf3(void *arg, struct bench_sample *sample);
+/** iperf3, by as many streams as operations are in flight. */
+int lab_fabric_iperf3_streams(void *arg, struct bench_sample *sample);
 
 /* What the programs print; ends with a zero byte. */
 

@@ -209,20 +209,33 @@ static double measure_libfabric(const struct lab_fabric_job *job, uint64_t count
 }
 
 /* It runs for whole seconds, however many are asked for. */
-static double measure_iperf3(const struct lab_fabric_job *job, uint64_t count, struct pair *pair, char *text,
-                             int *ret_error)
+static double measure_streams(const struct lab_fabric_job *job, uint32_t streams, uint64_t count,
+                              struct pair *pair, char *text, int *ret_error)
 {
     double bytes, seconds;
     size_t len;
     if (count == TRIAL)
         return 1; /* there is nothing to try */
     lab_command_add_words(&pair->server, "iperf3 -s -1 -p%u", pair->port);
-    lab_command_add_words(&pair->client, "iperf3 -c127.0.0.1 -p%u -t%" PRIu64 " -J", pair->port,
-                          base_max(job->bench->options.duration_ns / BASE_NS_PER_SECOND, UINT64_C(1)));
+    lab_command_add_words(&pair->client, "iperf3 -c127.0.0.1 -p%u -t%" PRIu64 " -P%" PRIu32 " -J", pair->port,
+                          base_max(job->bench->options.duration_ns / BASE_NS_PER_SECOND, UINT64_C(1)),
+                          streams);
     *ret_error = run_pair(job->bench, pair, text, &len);
     if (*ret_error == 0)
         *ret_error = lab_fabric_read_iperf3(text, len, &bytes, &seconds);
     return *ret_error == 0 ? bytes / seconds / job->bytes : 0;
+}
+
+static double measure_iperf3(const struct lab_fabric_job *job, uint64_t count, struct pair *pair, char *text,
+                             int *ret_error)
+{
+    return measure_streams(job, 1, count, pair, text, ret_error);
+}
+
+static double measure_iperf3_streams(const struct lab_fabric_job *job, uint64_t count, struct pair *pair,
+                                     char *text, int *ret_error)
+{
+    return measure_streams(job, job->depth, count, pair, text, ret_error);
 }
 
 int lab_fabric_ucx(void *arg, struct bench_sample *sample)
@@ -242,4 +255,9 @@ int lab_fabric_libfabric(void *arg, struct bench_sample *sample)
 int lab_fabric_iperf3(void *arg, struct bench_sample *sample)
 {
     return measure_program(arg, measure_iperf3, sample);
+}
+
+int lab_fabric_iperf3_streams(void *arg, struct bench_sample *sample)
+{
+    return measure_program(arg, measure_iperf3_streams, sample);
 }
