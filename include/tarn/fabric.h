@@ -132,6 +132,14 @@ enum tarn_fabric_rights {
     TARN_FABRIC_MAY_READ = 1,
     TARN_FABRIC_MAY_WRITE = 2,
     TARN_FABRIC_MAY_SWAP = 4, /**< CAS and FAA */
+
+    /**
+     * No right, but what the region holds: bulk data, and no words that change while peers use them. Its words may move
+     * in parts, also where whole_words is reported, and nobody changes bytes that a WRITE is changing (tcp: the WRITE may
+     * fail, and end its connection). A WRITE that fails may leave any bytes where it was to write. In exchange tcp
+     * receives WRITEs straight into the region. Not together with TARN_FABRIC_MAY_SWAP.
+     */
+    TARN_FABRIC_BULK = 8,
 };
 
 /** The name of a region for peers: a plain value, sent in the form that tarn_fabric_handle_save() writes. */
@@ -435,7 +443,7 @@ struct tarn_fabric_op {
     bool fence; /**< it begins when all earlier ones of the connection have completed */
     bool
         whole; /**< READ of one aligned word of 8 bytes into one vector, with the right to read: it takes the value that
-                    the word had at one moment. Else it fails: -EOPNOTSUPP unless tarn_fabric_info.whole_reads */
+                    the word had at one moment. Else it fails: -EOPNOTSUPP unless tarn_fabric_info.whole_reads, and of a bulk region */
     uint8_t tag; /**< the tag under which it is counted, below TARN_FABRIC_TAGS_MAX */
     const struct tarn_fabric_handle *handle; /**< the peer's region; not for SEND */
     uint64_t offset;                         /**< offset in the region; for CAS and FAA a multiple of 8 */

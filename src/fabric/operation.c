@@ -29,7 +29,8 @@ static int check_whole(const struct tarn_fabric *fabric, const struct tarn_fabri
     if (op->kind != TARN_FABRIC_READ || op->iov_count != 1 || op->iov->iov_len != WORD_BYTES ||
         !base_is_aligned(op->offset, WORD_BYTES))
         return -EINVAL;
-    return fabric->info.whole_reads ? 0 : -EOPNOTSUPP;
+    const bool is_bulk = (op->handle->rights & TARN_FABRIC_BULK) != 0;
+    return fabric->info.whole_reads && !is_bulk ? 0 : -EOPNOTSUPP;
 }
 
 /* Check an operation. Lengths may come from a wire, so nothing is asserted. */

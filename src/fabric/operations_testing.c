@@ -93,6 +93,53 @@ void vectors_are_gathered_and_scattered(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* Bulk regions keep the contract otherwise: all at once, from anywhere, in vectors, with a message behind. */
+static void bulk_regions_hold_data(struct testing_fabric *testing)
+{
+    enum { OFFSET = 5, BYTES = TESTING_BYTES - 11, PARTS = 3 };
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_BULK;
+    struct testing_pair pair;
+    struct tarn_fabric_region *refused;
+    struct tarn_fabric_message message;
+    uint8_t *data = malloc(BYTES), *back = calloc(1, BYTES), room[4096];
+    testing_pair_open(testing, &pair, NULL);
+    assert_true(data != NULL && back != NULL);
+    assert_int_equal(tarn_fabric_region_alloc(pair.client_domain, 8, TARN_FABRIC_BULK, &refused), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(pair.client_domain, 8, rights | TARN_FABRIC_MAY_SWAP, &refused),
+                     -EINVAL);
+    struct tarn_fabric_region *region = testing_region(pair.client_domain, TESTING_BYTES, rights);
+    testing_fill(data, BYTES, 3);
+    struct iovec out[PARTS], in[PARTS];
+    for (unsigned i = 0; i < PARTS; i++) {
+        const size_t begin = i * (size_t)70001, bytes = i + 1 < PARTS ? 70001 : BYTES - begin;
+        out[i] = (struct iovec){.iov_base = data + begin, .iov_len = bytes};
+        in[i] = (struct iovec){.iov_base = back + begin, .iov_len = bytes};
+    }
+    struct tarn_fabric_op ops[] = {{.kind = TARN_FABRIC_WRITE_NOTIFY,
+                                    .handle = &region->handle,
+                                    .offset = OFFSET,
+                                    .iov = out,
+                                    .iov_count = PARTS,
+                                    .value = 17},
+                                   {.kind = TARN_FABRIC_READ,
+                                    .fence = true,
+                                    .handle = &region->handle,
+                                    .offset = OFFSET,
+                                    .iov = in,
+                                    .iov_count = PARTS}};
+    tarn_fabric_post(pair.server, ops, 2);
+    assert_int_equal(tarn_fabric_receive(pair.client, room, sizeof(room), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(message.value, 17);
+    testing_expect(region, OFFSET, data, BYTES);
+    assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, data, BYTES);
+    assert_int_equal(tarn_fabric_mem_load64(region, TESTING_BYTES - 8) >> 16, 0);
+    tarn_fabric_region_free(region);
+    free(data);
+    free(back);
+    testing_pair_close(&pair);
+}
+
 void both_sides_reach_the_other(struct testing_fabric *testing)
 {
     struct testing_pair pair;
@@ -541,6 +588,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     EACH(bytes_arrive_at_all_offsets_and_lengths)                                                            \
     EACH(a_whole_region_moves)                                                                               \
     EACH(vectors_are_gathered_and_scattered)                                                                 \
+    EACH(bulk_regions_hold_data)                                                                             \
     EACH(both_sides_reach_the_other)                                                                         \
     EACH(bounds_are_kept)                                                                                    \
     EACH(rights_are_kept)                                                                                    \

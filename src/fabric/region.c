@@ -91,9 +91,11 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
                        struct making *making, struct tarn_fabric_region **ret_region)
 {
     const struct fabric_provider *provider = domain->fabric->provider;
-    const uint32_t known = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    const uint32_t plain = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE,
+                   known = plain | (rights & TARN_FABRIC_BULK ? TARN_FABRIC_BULK : TARN_FABRIC_MAY_SWAP);
     struct base_account *account = &domain->fabric->node->memory;
-    if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
+    if (bytes == 0 || bytes > INT64_MAX || (rights & ~(uint32_t)TARN_FABRIC_BULK) == 0 ||
+        (rights & ~known) != 0)
         return -EINVAL;
     struct tarn_fabric_region *region = base_alloc(account, sizeof(*region));
     if (region == NULL)

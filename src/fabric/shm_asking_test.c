@@ -142,7 +142,7 @@ static void lies_about_regions_are_refused(struct testing_fabric *testing)
          GOOD,
          TARN_FABRIC_READ,
          -EPROTO},
-        {{.kind = SHM_FILE, .key = 7, .generation = 1, .bytes = FILE_BYTES, .rights = 15},
+        {{.kind = SHM_FILE, .key = 7, .generation = 1, .bytes = FILE_BYTES, .rights = 23},
          GOOD,
          TARN_FABRIC_READ,
          -EPROTO},

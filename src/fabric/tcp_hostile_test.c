@@ -350,7 +350,7 @@ static void nothing_is_done_of_what_is_refused(struct testing_fabric *testing)
 static void broken_rules_end_the_connection(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    static uint8_t data[TCP_PAYLOAD_BYTES];
+    static uint8_t data[TCP_FRAME_BYTES];
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     const struct tcp_frame wrong[] = {
@@ -364,6 +364,10 @@ static void broken_rules_end_the_connection(struct testing_fabric *testing)
         {.kind = TCP_CAS, .last = true, .bytes = 16, .offset = 4},
         {.kind = TCP_FAA, .last = true, .bytes = 16},
         {.kind = TCP_FAA, .bytes = 8},
+        {.kind = TCP_WRITE, .last = true, .bytes = TCP_PAYLOAD_BYTES + 8, .length = TCP_PAYLOAD_BYTES + 8},
+        {.kind = TCP_READ, .last = true, .bulk = true, .length = 8}, /* bulk is for WRITEs */
+        {.kind = TCP_SEND, .last = true, .bulk = true, .bytes = 8, .length = 8},
+        {.kind = TCP_WORD, .last = true, .bulk = true, .bytes = 8},
         {.kind = TCP_SEND, .last = true, .bytes = 8, .length = 9},
         {.kind = TCP_SEND, .last = true, .bytes = 8, .offset = 8, .length = 16},
         {.kind = TCP_SEND, .bytes = 8, .length = 5000}, /* longer than it may be */
@@ -396,7 +400,7 @@ static void the_window_is_kept(struct testing_fabric *testing)
     for (unsigned i = 0; i < TCP_WINDOW + 100; i++) { /* more than sockets hold the answers of */
         struct tcp_frame frame = request(&pair, TCP_READ, 0, TESTING_BYTES);
         uint8_t bytes[TCP_HEADER_BYTES];
-        tcp_frame_seal(&frame, bytes);
+        tcp_frame_seal(&frame, true, bytes);
         (void)send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
     }
     assert_int_equal(death_of_server(&pair), -EPROTO);
@@ -434,6 +438,7 @@ static struct tcp_frame any_frame(struct base_random *random, const struct testi
     struct tcp_frame frame = {.kind = (enum tcp_frame_kind)(TCP_READ + base_random_below(random, TCP_BYE)),
                               .last = base_random_below(random, 4) != 0,
                               .probe = base_random_below(random, 4) == 0,
+                              .bulk = base_random_below(random, 4) == 0,
                               .value = (uint32_t)base_random_below(random, 4),
                               .done = base_random_below(random, 16) == 0 ? base_random_u64(random) : 0,
                               .received = base_random_below(random, 16) == 0 ? base_random_u64(random) : 0,
@@ -466,7 +471,7 @@ static void whatever_is_asked_keeps_within_rights(struct testing_fabric *testing
         int fd = tcp_testing_meet(&pair);
         for (unsigned j = 0; j < 40; j++) {
             struct tcp_frame frame = any_frame(&random, &pair, bytes + TCP_HEADER_BYTES);
-            tcp_frame_seal(&frame, bytes);
+            tcp_frame_seal(&frame, true, bytes);
             size_t count = TCP_HEADER_BYTES + frame.bytes;
             if (base_random_below(&random, 32) == 0)
                 bytes[base_random_below(&random, count)] ^= 1;

@@ -151,23 +151,22 @@ void tcp_testing_end(struct testing_pair *pair, const int *fds, unsigned count)
 
 void tcp_testing_send(int fd, struct tcp_frame frame, const void *payload)
 {
-    static uint8_t bytes[TCP_FRAME_BYTES];
+    static uint8_t bytes[TCP_HEADER_BYTES + TCP_BULK_BYTES];
     if (payload != NULL)
         memcpy(bytes + TCP_HEADER_BYTES, payload, frame.bytes);
-    tcp_frame_seal(&frame, bytes);
+    tcp_frame_seal(&frame, true, bytes);
     tcp_testing_say(fd, bytes, TCP_HEADER_BYTES + frame.bytes);
 }
 
 bool tcp_testing_receive(int fd, struct tcp_frame *ret_frame, uint8_t *payload)
 {
-    uint8_t bytes[TCP_FRAME_BYTES];
+    uint8_t bytes[TCP_HEADER_BYTES + TCP_BULK_BYTES];
     do {
         if (!tcp_testing_hear(fd, bytes, TCP_HEADER_BYTES))
             return false;
-        uint32_t frame_bytes = tcp_frame_bytes(bytes);
-        assert_true(frame_bytes != 0);
-        assert_true(tcp_testing_hear(fd, bytes + TCP_HEADER_BYTES, frame_bytes - TCP_HEADER_BYTES));
         assert_int_equal(tcp_frame_open(bytes, ret_frame), 0);
+        assert_true(tcp_testing_hear(fd, bytes + TCP_HEADER_BYTES, ret_frame->bytes));
+        assert_int_equal(base_crc32c(0, bytes + TCP_HEADER_BYTES, ret_frame->bytes), ret_frame->checksum);
     } while (ret_frame->kind == TCP_STATE);
     if (payload != NULL)
         memcpy(payload, bytes + TCP_HEADER_BYTES, ret_frame->bytes);

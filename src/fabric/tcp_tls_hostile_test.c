@@ -646,7 +646,7 @@ static void send_by_hand(struct hand *hand, struct tcp_frame frame, const struct
     frame.domain = visit->pair.all->handle.domain;
     frame.key = visit->pair.all->handle.key;
     memcpy(bytes + TCP_HEADER_BYTES, payload, 8);
-    tcp_frame_seal(&frame, bytes);
+    tcp_frame_seal(&frame, true, bytes);
     int count = (int)(TCP_HEADER_BYTES + frame.bytes);
     assert_int_equal(SSL_write(hand->ssl, bytes, count), count);
 }

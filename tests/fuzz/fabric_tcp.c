@@ -13,13 +13,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { REGION_BYTES = 8192, CREDIT = 2, MESSAGE_BYTES = 100, OPS = 3 };
+enum { REGION_BYTES = 8192, CREDIT = 2, MESSAGE_BYTES = 100, OPS = 3, PIECE_BYTES = 2 * TCP_FRAME_BYTES };
 
 /* The side that the bytes come to. */
 struct side {
     struct tcp tcp;
     struct tcp_domain *domain;
-    struct tarn_fabric_region all, readable, written;
+    struct tarn_fabric_region all, readable, written, bulk;
     struct tcp_wire wire;
     struct tarn_fabric_op ops[OPS]; /* its own, under way */
     struct iovec vector;
@@ -37,7 +37,7 @@ static void add_region(struct side *side, struct tarn_fabric_region *region, uin
 static void open_side(struct side *side, struct tarn_node *node)
 {
     const struct tarn_fabric_domain_options options = {
-        .readable_bytes = REGION_BYTES, .writable_bytes = 2 * REGION_BYTES, .regions_max = 4};
+        .readable_bytes = REGION_BYTES, .writable_bytes = 3 * REGION_BYTES, .regions_max = 4};
     struct tcp_messages *messages = &side->wire.messages;
     void *domain;
     side->tcp.node = node;
@@ -48,6 +48,7 @@ static void open_side(struct side *side, struct tarn_node *node)
     add_region(side, &side->all, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP, 0);
     add_region(side, &side->readable, TARN_FABRIC_MAY_READ, 0x11);
     add_region(side, &side->written, TARN_FABRIC_MAY_WRITE, 0x22);
+    add_region(side, &side->bulk, TARN_FABRIC_MAY_WRITE | TARN_FABRIC_BULK, 0x33);
     messages->count = CREDIT;
     messages->bytes = MESSAGE_BYTES;
     messages->slot_bytes = base_align_up(TCP_MESSAGE_HEAD_BYTES + MESSAGE_BYTES, 16);
@@ -72,6 +73,7 @@ static void close_side(struct side *side)
     tcp_region_free(side->domain, &side->all);
     tcp_region_free(side->domain, &side->readable);
     tcp_region_free(side->domain, &side->written);
+    tcp_region_free(side->domain, &side->bulk);
     tcp_domain_close(side->domain);
     free(side->wire.messages.memory);
     free(side->memory);
@@ -106,13 +108,27 @@ static void receive_all(struct side *side)
 static void seal(uint8_t *bytes, size_t size)
 {
     for (size_t at = 0; size - at >= TCP_HEADER_BYTES;) {
+        uint8_t *payload = bytes + at + TCP_HEADER_BYTES;
         base_store_le16(bytes + at + 6, 0); /* the upper half of the payload's length */
-        uint32_t frame_bytes = tcp_frame_bytes(bytes + at);
-        if (frame_bytes == 0 || frame_bytes > size - at)
-            return;
-        base_store_le32(bytes + at, base_crc32c(0, bytes + at + 4, frame_bytes - 4));
-        at += frame_bytes;
+        const size_t payload_bytes = base_load_le32(bytes + at + 4),
+                     there = base_min(payload_bytes, size - at - TCP_HEADER_BYTES);
+        base_store_le32(bytes + at + 64, base_crc32c(0, payload, there));
+        base_store_le32(bytes + at + 68, 0);
+        base_store_le32(bytes + at, base_crc32c(0, bytes + at + 4, TCP_HEADER_BYTES - 4));
+        at += TCP_HEADER_BYTES + there;
     }
+}
+
+/* Receive straight into the room that there is. @return bytes taken */
+static size_t take_directly(struct side *side, const uint8_t *bytes, size_t count)
+{
+    struct tcp_room room;
+    if (!tcp_wire_room_get(&side->wire, &room))
+        return 0;
+    const size_t piece = base_min(room.bytes, count);
+    memcpy(room.memory, bytes, piece);
+    tcp_wire_room_put(&side->wire, &room, piece);
+    return piece;
 }
 
 static void check_hello(const uint8_t *data, size_t size)
@@ -142,13 +158,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     base_assert(side != NULL && task_node_open(&options, &node) == 0);
     open_side(side, node);
     check_hello(data + 2, count);
-    uint8_t *bytes = malloc(count + 1), *piece = malloc(2 * TCP_FRAME_BYTES);
+    uint8_t *bytes = malloc(count + 1), *piece = malloc(PIECE_BYTES);
     memcpy(bytes, data + 2, count);
     if (data[1] % 4 != 0)
         seal(bytes, count);
     size_t have = 0;
     for (size_t at = 0; at < count;) {
-        size_t more = base_min(base_min(at_once, count - at), 2 * TCP_FRAME_BYTES - have);
+        size_t more = have > 0 ? 0 : take_directly(side, bytes + at, base_min(at_once, count - at));
+        at += more;
+        more = base_min(base_min(at_once, count - at), PIECE_BYTES - have);
         memcpy(piece + have, bytes + at, more);
         at += more;
         have += more;

@@ -125,6 +125,7 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
     net_peer(connection->sockets[0].net, name, sizeof(name));
     fabric_connection_name(connection->owner, name);
     connection->wire.sockets = connection->socket_count;
+    connection->wire.in_tls = connection->sockets[0].tls != NULL;
     tcp_wire_begin(&connection->wire, attempt->domain, attempt->hello.receive_count,
                    attempt->hello.receive_bytes);
     connection->data_bytes = attempt->hello.data_bytes;

@@ -230,11 +230,44 @@ static void await_room(struct tcp_socket *socket)
  * So a socket that waits for its turn holds no buffer that others might need. */
 void tcp_connection_demand(struct tcp_connection *connection)
 {
-    for (uint32_t i = 0; connection->socket_count > 1 && i < connection->socket_count; i++) {
+    for (uint32_t i = 0; i < connection->socket_count; i++) {
         struct tcp_socket *socket = &connection->sockets[i];
         if (socket->net != NULL && socket->in_bytes <= sizeof(socket->in) - (size_t)3 * TCP_FRAME_BYTES)
             net_demand(socket->net);
     }
+}
+
+/* Receive payload straight to where it belongs, with the lock held, because only then is that memory sure to stay.
+ * @return as tcp_read_try(); -ENOENT: there is no such payload any more */
+static ssize_t receive_payload(struct tcp_socket *socket)
+{
+    struct tcp_connection *connection = socket->connection;
+    struct tcp_room room;
+    tcp_gate_lock(&connection->gate);
+    if (!tcp_wire_room_get(&connection->wire, &room)) {
+        tell_and_unlock(connection); /* the region has gone, if not the connection */
+        return -ENOENT;
+    }
+    ssize_t bytes = tcp_read_try(socket->net, socket->tls, room.memory, room.bytes);
+    tcp_wire_room_put(&connection->wire, &room, bytes > 0 ? (size_t)bytes : 0);
+    tcp_gate_unlock(&connection->gate);
+    return bytes;
+}
+
+/* Receive bytes, into the socket's buffer if they belong nowhere yet. @return as tcp_read_try() */
+static ssize_t receive_some(struct tcp_socket *socket)
+{
+    const struct tcp_wire *wire = &socket->connection->wire; /* only this scheduler changes these fields */
+    const bool is_payload =
+        socket->in_bytes == 0 && wire->in_turn == socket->number && wire->arrival.left > 0;
+    ssize_t bytes = is_payload ? receive_payload(socket) : -ENOENT;
+    if (bytes != -ENOENT)
+        return bytes;
+    const bool is_header = wire->header_next && socket->in_bytes < TCP_HEADER_BYTES;
+    const size_t room = (is_header ? TCP_HEADER_BYTES : sizeof(socket->in)) - socket->in_bytes;
+    bytes = tcp_read_try(socket->net, socket->tls, socket->in + socket->in_bytes, room);
+    socket->in_bytes += bytes > 0 ? (uint32_t)bytes : 0;
+    return bytes;
 }
 
 /* Serve a socket that has received something. */
@@ -244,8 +277,7 @@ static void serve_socket(struct net_connection *net)
     struct tcp_connection *connection = socket->connection;
     for (;;) {
         await_room(socket);
-        ssize_t bytes = tcp_read_try(net, socket->tls, socket->in + socket->in_bytes,
-                                     sizeof(socket->in) - socket->in_bytes);
+        ssize_t bytes = receive_some(socket);
         if (bytes == -EAGAIN)
             break;
         if (bytes <= 0) {
@@ -253,12 +285,13 @@ static void serve_socket(struct net_connection *net)
             end_socket(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
             return;
         }
-        socket->in_bytes += (uint32_t)bytes;
         tcp_gate_lock(&connection->gate);
         take_locked(connection);
         connection->silent_beats = connection->leaving ? connection->silent_beats : 0;
         tell_and_unlock(connection);
     }
+    net_set_direct(net, connection->wire.large_came);
+    connection->wire.large_came = false;
     act_on_wire(connection);
     tcp_connection_demand(connection);
 }

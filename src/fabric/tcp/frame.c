@@ -1,4 +1,4 @@
-/* Frames: their headers, and the checksum over all of each. */
+/* Frames: their headers, and the checksums of header and payload. */
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
@@ -17,20 +17,25 @@ enum {
     AT_KEY = 40,
     AT_OFFSET = 48,
     AT_LENGTH = 56,
+    AT_PAYLOAD_CHECKSUM = 64,
+    AT_ZERO_AGAIN = 68,
 };
 
-enum { FLAG_LAST = 1, FLAG_PROBE = 2, FLAGS = FLAG_LAST | FLAG_PROBE };
+enum { FLAG_LAST = 1, FLAG_PROBE = 2, FLAG_BULK = 4, FLAGS = FLAG_LAST | FLAG_PROBE | FLAG_BULK };
 
-static uint32_t compute_checksum(const uint8_t *bytes, uint32_t payload_bytes)
+static uint32_t compute_checksum(const uint8_t *bytes)
 {
-    return base_crc32c(0, bytes + AT_BYTES, TCP_HEADER_BYTES - AT_BYTES + payload_bytes);
+    return base_crc32c(0, bytes + AT_BYTES, TCP_HEADER_BYTES - AT_BYTES);
 }
 
-void tcp_frame_seal(const struct tcp_frame *frame, uint8_t *bytes)
+void tcp_frame_seal(const struct tcp_frame *frame, bool checks, uint8_t *bytes)
 {
+    const uint32_t checksum = checks ? base_crc32c(0, bytes + TCP_HEADER_BYTES, frame->bytes) : 0;
+    const int flags =
+        (frame->last ? FLAG_LAST : 0) | (frame->probe ? FLAG_PROBE : 0) | (frame->bulk ? FLAG_BULK : 0);
     base_store_le32(bytes + AT_BYTES, frame->bytes);
     bytes[AT_KIND] = (uint8_t)frame->kind;
-    bytes[AT_FLAGS] = (uint8_t)((frame->last ? FLAG_LAST : 0) | (frame->probe ? FLAG_PROBE : 0));
+    bytes[AT_FLAGS] = (uint8_t)flags;
     base_store_le16(bytes + AT_ZERO, 0);
     base_store_le32(bytes + AT_VALUE, frame->value);
     base_store_le64(bytes + AT_DONE, frame->done);
@@ -39,26 +44,24 @@ void tcp_frame_seal(const struct tcp_frame *frame, uint8_t *bytes)
     base_store_le64(bytes + AT_KEY, frame->key);
     base_store_le64(bytes + AT_OFFSET, frame->offset);
     base_store_le64(bytes + AT_LENGTH, frame->length);
-    base_store_le32(bytes + AT_CHECKSUM, compute_checksum(bytes, frame->bytes));
-}
-
-uint32_t tcp_frame_bytes(const uint8_t *bytes)
-{
-    uint32_t payload_bytes = base_load_le32(bytes + AT_BYTES);
-    return payload_bytes > TCP_PAYLOAD_BYTES ? 0 : TCP_HEADER_BYTES + payload_bytes;
+    base_store_le32(bytes + AT_PAYLOAD_CHECKSUM, checksum);
+    base_store_le32(bytes + AT_ZERO_AGAIN, 0);
+    base_store_le32(bytes + AT_CHECKSUM, compute_checksum(bytes));
 }
 
 int tcp_frame_open(const uint8_t *bytes, struct tcp_frame *ret_frame)
 {
     uint32_t payload_bytes = base_load_le32(bytes + AT_BYTES);
     uint8_t kind = bytes[AT_KIND], flags = bytes[AT_FLAGS];
-    if (payload_bytes > TCP_PAYLOAD_BYTES || kind < TCP_READ || kind > TCP_BYE || (flags & ~FLAGS) != 0 ||
-        base_load_le16(bytes + AT_ZERO) != 0 ||
-        base_load_le32(bytes + AT_CHECKSUM) != compute_checksum(bytes, payload_bytes))
+    if (payload_bytes > TCP_BULK_BYTES || kind < TCP_READ || kind > TCP_BYE || (flags & ~FLAGS) != 0 ||
+        ((flags & FLAG_BULK) != 0 && kind != TCP_WRITE && kind != TCP_WRITE_NOTIFY) ||
+        base_load_le16(bytes + AT_ZERO) != 0 || base_load_le32(bytes + AT_ZERO_AGAIN) != 0 ||
+        base_load_le32(bytes + AT_CHECKSUM) != compute_checksum(bytes))
         return -EPROTO;
     *ret_frame = (struct tcp_frame){.kind = (enum tcp_frame_kind)kind,
                                     .last = (flags & FLAG_LAST) != 0,
                                     .probe = (flags & FLAG_PROBE) != 0,
+                                    .bulk = (flags & FLAG_BULK) != 0,
                                     .bytes = payload_bytes,
                                     .value = base_load_le32(bytes + AT_VALUE),
                                     .done = base_load_le64(bytes + AT_DONE),
@@ -66,6 +69,7 @@ int tcp_frame_open(const uint8_t *bytes, struct tcp_frame *ret_frame)
                                     .domain = base_load_le64(bytes + AT_DOMAIN),
                                     .key = base_load_le64(bytes + AT_KEY),
                                     .offset = base_load_le64(bytes + AT_OFFSET),
-                                    .length = base_load_le64(bytes + AT_LENGTH)};
+                                    .length = base_load_le64(bytes + AT_LENGTH),
+                                    .checksum = base_load_le32(bytes + AT_PAYLOAD_CHECKSUM)};
     return 0;
 }

@@ -4,9 +4,11 @@
 
 #include "fabric/fabric_internal.h"
 
-#define TCP_HEADER_BYTES  64
-#define TCP_PAYLOAD_BYTES 16384 /* the most payload bytes of a frame */
+#define TCP_HEADER_BYTES  72
+#define TCP_PAYLOAD_BYTES 16384 /* the most payload bytes of a frame that is received whole */
 #define TCP_FRAME_BYTES   (TCP_HEADER_BYTES + TCP_PAYLOAD_BYTES)
+#define TCP_BULK_BYTES                                                                                       \
+    65536 /* the most payload bytes of a frame whose payload is received where it belongs */
 
 enum tcp_frame_kind {
     TCP_READ = 1,
@@ -34,21 +36,20 @@ struct tcp_frame {
     enum tcp_frame_kind kind;
     bool last;      /* it is the last frame of its operation */
     bool probe;     /* the other side is asked to send something */
+    bool bulk;      /* the payload is received straight into the region */
     uint32_t bytes; /* bytes of payload */
     uint32_t value;
     uint64_t done; /* number of the receiver's requests that the sender has served since the beginning */
     uint64_t
         received; /* number of the receiver's messages that the sender's user has received since the beginning */
     uint64_t domain, key, offset, length;
+    uint32_t checksum; /* CRC-32C of the payload; 0 where TLS protects it */
 };
 
-/** Write the header before a payload that is there already. */
-void tcp_frame_seal(const struct tcp_frame *frame, uint8_t *bytes);
+/** Write the header before a payload that is there already. @param checks  whether the payload gets a checksum */
+void tcp_frame_seal(const struct tcp_frame *frame, bool checks, uint8_t *bytes);
 
-/** Bytes of the frame that begins here, as its first 8 bytes say. @return 0: it is none */
-uint32_t tcp_frame_bytes(const uint8_t *bytes);
-
-/** Read a whole frame. @return 0; -EPROTO: it is none, or damaged */
+/** Read a header. @return 0; -EPROTO: it is none, or damaged */
 base_must_check int tcp_frame_open(const uint8_t *bytes, struct tcp_frame *ret_frame);
 
 #endif

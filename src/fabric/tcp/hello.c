@@ -31,7 +31,7 @@ _Static_assert(AT_DATA + TARN_FABRIC_PRIVATE_BYTES_MAX == AT_CHECKSUM, "the tabl
 _Static_assert(AT_CHECKSUM + 4 == TCP_HELLO_BYTES, "the table has no gaps");
 
 #define MARK    UINT32_C(0x6e726174) /* "tarn" */
-#define VERSION 1
+#define VERSION 2
 
 int tcp_hello_make(enum tcp_hello_kind kind, const struct tarn_fabric_connect_options *options,
                    struct tcp_hello *ret_hello)

@@ -75,19 +75,19 @@ bool tcp_initiator_has_output(const struct tcp_wire *wire)
 
 /* Fill in the next part of an operation's bytes; no lane of the owner's memory is cut by a frame's end. */
 static void fill_part(const struct tcp_wire *wire, const struct tarn_fabric_op *op, struct tcp_frame *frame,
-                      uint8_t *to)
+                      uint8_t *to, size_t room)
 {
-    uint64_t left = op->bytes - wire->out_bytes;
-    uint64_t unaligned = op->kind == TARN_FABRIC_SEND ? 0 : (op->offset + wire->out_bytes) % WORD_BYTES;
-    frame->bytes = (uint32_t)base_min(left, TCP_PAYLOAD_BYTES - unaligned);
-    frame->last = frame->bytes == left;
+    const uint64_t left = op->bytes - wire->out_bytes;
     frame->offset = op->kind == TARN_FABRIC_SEND ? wire->out_bytes : op->offset + wire->out_bytes;
     frame->length = op->kind == TARN_FABRIC_SEND ? op->bytes : left;
+    frame->bulk = op->kind != TARN_FABRIC_SEND && (op->handle->rights & TARN_FABRIC_BULK) != 0;
+    frame->bytes = tcp_wire_part(left, frame->offset, frame->bulk ? TCP_BULK_BYTES : TCP_PAYLOAD_BYTES, room);
+    frame->last = frame->bytes == left;
     fabric_op_copy(op, wire->out_bytes, to + TCP_HEADER_BYTES, frame->bytes, false);
 }
 
 static void fill_frame(const struct tcp_wire *wire, const struct tarn_fabric_op *op, struct tcp_frame *frame,
-                       uint8_t *to)
+                       uint8_t *to, size_t room)
 {
     static const enum tcp_frame_kind kinds[TARN_FABRIC_OP_KINDS] = {
         [TARN_FABRIC_READ] = TCP_READ,
@@ -117,17 +117,17 @@ static void fill_frame(const struct tcp_wire *wire, const struct tarn_fabric_op 
         return;
     default:
         frame->value = op->kind == TARN_FABRIC_WRITE_NOTIFY ? op->value : 0;
-        fill_part(wire, op, frame, to);
+        fill_part(wire, op, frame, to, room);
     }
 }
 
-size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to)
+size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to, size_t room)
 {
     struct tcp_frame frame;
     if (!tcp_initiator_has_output(wire))
         return 0;
     struct tarn_fabric_op *op = wire->posted.first;
-    fill_frame(wire, op, &frame, to);
+    fill_frame(wire, op, &frame, to, room);
     wire->out_bytes += frame.bytes;
     if (frame.last) {
         wire->out_bytes = 0;
@@ -135,7 +135,7 @@ size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to)
         fabric_queue_push(&wire->flight, fabric_queue_pop(&wire->posted));
     }
     tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, to);
+    tcp_frame_seal(&frame, !wire->in_tls, to);
     return TCP_HEADER_BYTES + frame.bytes;
 }
 
@@ -155,23 +155,24 @@ static void finish_served(struct tcp_wire *wire, uint64_t done)
     }
 }
 
-static void take_answer(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+/* Whether an answer belongs to the first operation that has none. */
+static bool is_expected(const struct tcp_wire *wire, const struct tcp_frame *frame)
 {
-    struct tarn_fabric_op *op = wire->flight.first;
-    bool fits = op != NULL && fabric_op_is_answered(op) && !wire->answered &&
-                (op->kind == TARN_FABRIC_READ) == (frame->kind == TCP_DATA) &&
-                frame->bytes <= op->bytes - wire->in_bytes &&
-                frame->last == (frame->bytes == op->bytes - wire->in_bytes);
-    if (!fits) {
+    const struct tarn_fabric_op *op = wire->flight.first;
+    return op != NULL && fabric_op_is_answered(op) && !wire->answered &&
+           (op->kind == TARN_FABRIC_READ) == (frame->kind == TCP_DATA) &&
+           (frame->kind == TCP_DATA || frame->last) && frame->bytes <= op->bytes - wire->in_bytes &&
+           frame->last == (frame->bytes == op->bytes - wire->in_bytes);
+}
+
+/* After all of a frame was taken: its count must agree with the answers that have come. */
+static void settle_counts(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    finish_served(wire, frame->done);
+    if (wire->served != frame->done)
         refuse_frame(wire);
-        return;
-    }
-    if (frame->kind == TCP_DATA)
-        fabric_op_copy(op, wire->in_bytes, (uint8_t *)(uintptr_t)payload, frame->bytes, true);
     else
-        op->before = base_load_le64(payload);
-    wire->in_bytes += frame->bytes;
-    wire->answered = frame->last;
+        begin_waiting(wire);
 }
 
 void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
@@ -183,14 +184,34 @@ void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame
     }
     wire->messages_received = frame->received;
     finish_served(wire, frame->done);
-    if (frame->kind == TCP_DATA || frame->kind == TCP_WORD) {
-        take_answer(wire, frame, payload);
-        finish_served(wire, frame->done);
-    }
-    if (wire->error == 0 && wire->served != frame->done)
+    const bool answers = frame->kind == TCP_DATA || frame->kind == TCP_WORD;
+    if (answers && !is_expected(wire, frame)) {
         refuse_frame(wire);
-    else if (wire->error == 0)
-        begin_waiting(wire);
+        return;
+    }
+    if (frame->kind == TCP_DATA)
+        return;
+    if (answers) {
+        wire->flight.first->before = base_load_le64(payload);
+        wire->answered = true;
+    }
+    settle_counts(wire, frame);
+}
+
+void tcp_initiator_room(const struct tcp_wire *wire, uint64_t at, struct tcp_room *ret_room)
+{
+    const struct tarn_fabric_op *op = wire->flight.first;
+    const struct iovec *vector = op->iov;
+    for (at += wire->in_bytes; at >= vector->iov_len; vector++)
+        at -= vector->iov_len;
+    *ret_room = (struct tcp_room){.memory = (uint8_t *)vector->iov_base + at, .bytes = vector->iov_len - at};
+}
+
+void tcp_initiator_end(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    wire->in_bytes += frame->bytes;
+    wire->answered = frame->last;
+    settle_counts(wire, frame);
 }
 
 void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number)

@@ -120,32 +120,49 @@ static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
     add_answer(wire, (struct tcp_answer){.key = frame->key, .offset = frame->offset, .left = frame->length});
 }
 
-/* Take a frame of a WRITE. Each says how many bytes are still to come, so a WRITE that does not fit is refused before its
- * first byte is stored. */
-static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+static bool notifies(const struct tcp_frame *frame)
 {
-    bool notifies = frame->kind == TCP_WRITE_NOTIFY && frame->last;
+    return frame->kind == TCP_WRITE_NOTIFY && frame->last;
+}
+
+/* Check a frame of a WRITE, and find its region. Each says how many bytes are still to come, so a WRITE that does not fit
+ * is refused before its first byte is stored. @return the region, to be given back; NULL: refused */
+static struct tcp_region *open_write(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    const uint32_t rights = TARN_FABRIC_MAY_WRITE | (frame->bulk ? TARN_FABRIC_BULK : 0);
     if (frame->length > TARN_FABRIC_BYTES_MAX || frame->bytes > frame->length ||
-        frame->last != (frame->bytes == frame->length) || (notifies && !has_room(&wire->messages))) {
+        frame->last != (frame->bytes == frame->length) || (notifies(frame) && !has_room(&wire->messages))) {
         refuse_frame(wire);
-        return;
+        return NULL;
     }
-    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_WRITE,
-                                               frame->offset, frame->length);
-    if (region == NULL) {
+    struct tcp_region *region =
+        tcp_region_get(wire->domain, frame->domain, frame->key, rights, frame->offset, frame->length);
+    if (region == NULL)
         refuse_request(wire, wire->requests + 1);
-        return;
-    }
-    fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
+    return region;
+}
+
+/* After the bytes of a WRITE's frame were stored. */
+static void end_write(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
     tarn_fabric_mem_fence(); /* an operation that is posted after this one has completed comes after its stores, a READ included */
-    tcp_region_put(region);
-    if (notifies) {
+    if (notifies(frame)) {
         *slot_at(&wire->messages, wire->messages.arrived) =
             (struct slot){.value = frame->value, .notified = 1};
         wire->messages.arrived++;
     }
     if (frame->last)
         wire->requests++;
+}
+
+static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+{
+    struct tcp_region *region = open_write(wire, frame);
+    if (region == NULL)
+        return;
+    fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
+    tcp_region_put(region);
+    end_write(wire, frame);
 }
 
 static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
@@ -173,10 +190,48 @@ static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     add_answer(wire, (struct tcp_answer){.is_word = true, .word = before});
 }
 
+/* Whether the other side may send this request now. */
+static bool is_in_turn(const struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    return wire->requests - wire->done_told < TCP_WINDOW &&
+           (!wire->messages.parted || frame->kind == TCP_SEND);
+}
+
+void tcp_target_begin(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    if (!is_in_turn(wire, frame)) {
+        refuse_frame(wire);
+        return;
+    }
+    struct tcp_region *region = open_write(wire, frame);
+    if (region != NULL)
+        tcp_region_put(region);
+}
+
+bool tcp_target_room_get(struct tcp_wire *wire, const struct tcp_frame *frame, uint64_t at,
+                         struct tcp_room *ret_room)
+{
+    const uint64_t left = frame->bytes - at;
+    struct tcp_region *region =
+        tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_WRITE | TARN_FABRIC_BULK,
+                       frame->offset + at, left);
+    if (region == NULL) {
+        refuse_request(wire, wire->requests + 1);
+        return false;
+    }
+    *ret_room =
+        (struct tcp_room){.memory = region->memory + frame->offset + at, .bytes = left, .region = region};
+    return true;
+}
+
+void tcp_target_end(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    end_write(wire, frame);
+}
+
 void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
 {
-    if (wire->requests - wire->done_told >= TCP_WINDOW ||
-        (wire->messages.parted && frame->kind != TCP_SEND)) {
+    if (!is_in_turn(wire, frame)) {
         refuse_frame(wire);
         return;
     }
@@ -209,14 +264,14 @@ static void pop_answer(struct tcp_wire *wire)
 }
 
 /* Fill in the next part of a READ's answer; a lane goes whole. @return false: the region has gone */
-static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct tcp_frame *frame, uint8_t *to)
+static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct tcp_frame *frame, uint8_t *to,
+                      size_t room)
 {
-    uint64_t most = TCP_PAYLOAD_BYTES - answer->offset % WORD_BYTES;
     struct tcp_region *region = tcp_region_get(wire->domain, wire->domain->identity, answer->key,
                                                TARN_FABRIC_MAY_READ, answer->offset, answer->left);
     if (region == NULL)
         return false;
-    frame->bytes = (uint32_t)base_min(answer->left, most);
+    frame->bytes = tcp_wire_part(answer->left, answer->offset, TCP_BULK_BYTES, room);
     frame->last = frame->bytes == answer->left;
     fabric_lanes_load(to + TCP_HEADER_BYTES, region->memory + answer->offset, frame->bytes);
     tcp_region_put(region);
@@ -225,7 +280,7 @@ static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct t
     return true;
 }
 
-size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to)
+size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to, size_t room)
 {
     if (wire->answers_count == 0)
         return 0;
@@ -235,13 +290,13 @@ size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to)
         frame.bytes = WORD_BYTES;
         frame.last = true;
         base_store_le64(to + TCP_HEADER_BYTES, answer->word);
-    } else if (!fill_data(wire, answer, &frame, to)) {
+    } else if (!fill_data(wire, answer, &frame, to, room)) {
         refuse_request(wire, answer->number);
         return 0;
     }
     if (frame.last)
         pop_answer(wire);
     tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, to);
+    tcp_frame_seal(&frame, !wire->in_tls, to);
     return TCP_HEADER_BYTES + frame.bytes;
 }

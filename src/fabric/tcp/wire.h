@@ -8,7 +8,7 @@
 struct tcp_domain;
 
 #define TCP_WINDOW    128 /* the most requests of one side that are not served yet */
-#define TCP_OUT_BYTES (2 * TCP_FRAME_BYTES + TCP_HEADER_BYTES) /* room for tcp_wire_fill() */
+#define TCP_OUT_BYTES (TCP_BULK_BYTES + 4 * TCP_HEADER_BYTES) /* room for tcp_wire_fill() */
 
 /* An answer that is still to be sent. */
 struct tcp_answer {
@@ -33,8 +33,23 @@ struct tcp_messages {
     bool parted;       /* a part of the next message has arrived, and more will come */
 };
 
-#define TCP_LARGE_BYTES 8192 /* payload bytes from which on a frame passes the turn to the next socket */
+#define TCP_LARGE_BYTES                                                                                      \
+    8192 /* payload bytes from which on a frame is large: it passes the turn to the next socket */
 #define TCP_SOCKETS_MAX 8
+
+/* A frame whose payload is received where it belongs, piece by piece. */
+struct tcp_arrival {
+    struct tcp_frame frame;
+    uint32_t left;     /* bytes of the payload that have not arrived; 0: no such frame is under way */
+    uint32_t checksum; /* CRC-32C of those that have */
+};
+
+/* Room for the next bytes of such a payload. */
+struct tcp_room {
+    uint8_t *memory;
+    size_t bytes;
+    struct tcp_region *region; /* the region that it lies in; NULL: it is an operation's */
+};
 
 /*
  * All that two sides have in flight. The connection's lock guards it; code that changes it looks afterwards at
@@ -49,6 +64,12 @@ struct tcp_wire {
     uint64_t refused; /* number of the refused request, with TCP_REFUSES */
     uint32_t sockets; /* number of sockets that frames take in turn; 0 and 1: there are no turns */
     uint32_t in_turn, out_turn;
+    bool in_tls; /* TLS protects all bytes, so payloads have no checksums */
+    struct tcp_arrival arrival;
+    bool large_came; /* bytes of a large frame have come since connection.c has reset this */
+    bool
+        header_next; /* the latest frame was larger than those that are received whole: so may the next one be */
+    bool request_next; /* the next frame to be sent is a request, if there is one, and not an answer */
 
     /* the target: requests of the other side */
     uint64_t requests; /* number of requests that were taken whole */
@@ -93,6 +114,17 @@ void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_
  * taken */
 size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count);
 
+/**
+ * Find room into which the next bytes may be received at once, because they are payload that belongs there. The caller
+ * does not yield, and keeps the lock, until it has called tcp_wire_room_put().
+ *
+ * @return false: there is none, and the next bytes are for tcp_wire_take()
+ */
+bool tcp_wire_room_get(struct tcp_wire *wire, struct tcp_room *ret_room);
+
+/** Give room back, with the bytes that were received into it. @param bytes  0 is allowed */
+void tcp_wire_room_put(struct tcp_wire *wire, const struct tcp_room *room, size_t bytes);
+
 /** Whether tcp_wire_fill() would give any bytes. */
 bool tcp_wire_has_output(const struct tcp_wire *wire);
 
@@ -103,8 +135,19 @@ size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out);
 /** Serve a request's frame. */
 void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload);
 
-/** Fill in the next frame of the answers. @param to  room for a frame @return its bytes; 0: there is none */
-size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to);
+/** Begin to serve a WRITE's frame whose payload is received straight into its region. */
+void tcp_target_begin(struct tcp_wire *wire, const struct tcp_frame *frame);
+
+/** The room for that payload from a byte on; its region is to be given back by tcp_region_put(). @return false: the region has
+ * gone, and the request is refused */
+bool tcp_target_room_get(struct tcp_wire *wire, const struct tcp_frame *frame, uint64_t at,
+                         struct tcp_room *ret_room);
+
+/** Serve that frame: its payload has come whole. */
+void tcp_target_end(struct tcp_wire *wire, const struct tcp_frame *frame);
+
+/** Fill in the next frame of the answers. @param room  of `to`, for a frame at least @return its bytes; 0: there is none */
+size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to, size_t room);
 
 /** Number of the other side's requests that are served. */
 uint64_t tcp_target_done(const struct tcp_wire *wire);
@@ -121,19 +164,30 @@ bool tcp_target_owes_credit(const struct tcp_wire *wire);
 /** Begin an operation. @return 0; -EMSGSIZE */
 base_must_check int tcp_initiator_post(struct tcp_wire *wire, struct tarn_fabric_op *op);
 
-/** Take the counts of the other side, and an answer. */
+/** Take the counts of the other side, and an answer; of DATA its beginning alone. @param payload  not for DATA */
 void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload);
+
+/** The room for DATA's payload from a byte on. */
+void tcp_initiator_room(const struct tcp_wire *wire, uint64_t at, struct tcp_room *ret_room);
+
+/** Take DATA, whose payload has come whole. */
+void tcp_initiator_end(struct tcp_wire *wire, const struct tcp_frame *frame);
 
 /** Take the refusal of one of this side's requests. */
 void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number);
 
-/** Fill in the next frame of the requests. @param to  room for a frame @return its bytes; 0: there is none */
-size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to);
+/** Fill in the next frame of the requests. @param room  of `to`, for a frame at least @return its bytes; 0: there is
+ * none */
+size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to, size_t room);
 
 /** Whether a request may be sent. */
 bool tcp_initiator_has_output(const struct tcp_wire *wire);
 
 /** Fill in the counts of both directions, which every frame carries. */
 void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame);
+
+/** Payload bytes of the next of several frames. @param offset  in the region, where no lane may be cut @param bytes_max  of
+ * a payload of that kind @param room  for the frame */
+uint32_t tcp_wire_part(uint64_t left, uint64_t offset, uint64_t bytes_max, size_t room);
 
 #endif
