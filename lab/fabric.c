@@ -145,15 +145,14 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
     return error;
 }
 
-/* Round trips while a region is made. Only here the owner rests, so that it is another one. */
+/* Round trips while a region is made. Only here the owner may use all cores, and sleeps: so it is another one. */
 static int run_region(struct bench *bench, const struct options *options, const char *url)
 {
-    struct lab_server server = {.bench = bench, .url = url};
+    struct lab_server server = {.bench = bench, .url = url, .roams = true};
     struct lab_fabric_job job = {.bench = bench,
                                  .server = &server,
                                  .region_bytes = LAB_FABRIC_BYTES_MAX,
-                                 .making_bytes = options->making_bytes,
-                                 .rests = true};
+                                 .making_bytes = options->making_bytes};
     struct bench_case *self;
     int error = lab_fabric_owner_start(&job);
     if (error != 0)

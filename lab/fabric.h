@@ -33,7 +33,6 @@ struct lab_fabric_job {
     uint32_t bytes;
     uint32_t depth;        /* in flight at once */
     bool cold;             /* anywhere in the region; else the same bytes again and again */
-    bool rests;            /* the owner's scheduler sleeps where there is nothing to do, on any core */
     uint64_t making_bytes; /* size of the region that is made beside round trips */
     enum lab_fabric_beside beside;
 };
@@ -53,7 +52,7 @@ int lab_fabric_tarn(void *arg, struct bench_sample *sample);
 /** memcpy(), or for CAS the processor's, called by the owner on the same memory, on the first core. */
 int lab_fabric_memory(void *arg, struct bench_sample *sample);
 
-/** Round trips of messages through Tarn, with nothing beside them. The owner rests, as with the next two. */
+/** Round trips of messages through Tarn, with nothing beside them. The owner roams, as with the next two. */
 int lab_fabric_alone(void *arg, struct bench_sample *sample);
 /** Round trips while a task of the same scheduler makes a region. */
 int lab_fabric_beside_region(void *arg, struct bench_sample *sample);

@@ -46,7 +46,6 @@ static uint64_t next_place(struct places *places)
 /* In the child. */
 struct owner {
     const struct lab_server *server;
-    const struct lab_fabric_job *job;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
@@ -74,7 +73,7 @@ static void accept_all(void *arg)
     uint8_t data[TARN_FABRIC_HANDLE_BYTES];
     const struct tarn_fabric_connect_options options = {
         .data = data, .data_bytes = sizeof(data), .receive_count = 2, .receive_bytes = LAB_FABRIC_BYTES_MAX};
-    if (!owner->job->rests)
+    if (!owner->server->roams)
         bench_pin(&owner->server->bench->machine, 1);
     tarn_fabric_handle_save(&owner->region->handle, data);
     while (tarn_fabric_listener_wait(owner->listener, TARN_FOREVER, &incoming) == 0) {
@@ -152,17 +151,14 @@ static int begin_owner(struct lab_server *server, struct tarn_node *node, struct
 {
     const struct lab_fabric_job *job = server->serving;
     const struct tarn_fabric_domain_options domain_options = {.writable_bytes = job->region_bytes};
-    const struct task_sched_options sched_options = {.spin_ns =
-                                                         job->rests ? RESTING_SPIN_NS : LAB_SERVER_SPIN_NS};
+    const struct task_sched_options sched_options = {.spin_ns = server->roams ? RESTING_SPIN_NS
+                                                                              : LAB_SERVER_SPIN_NS};
     struct owner *owner = base_alloc(&node->memory, sizeof(*owner));
     struct task_sched *sched;
     if (owner == NULL)
         return -ENOMEM;
     server->serving = owner;
     owner->server = server;
-    owner->job = job;
-    if (job->rests)
-        bench_unpin(&server->bench->machine);
     int error = tarn_fabric_domain_open(fabric, &domain_options, &owner->domain);
     if (error == 0)
         error = tarn_fabric_region_alloc(owner->domain, job->region_bytes,

@@ -21,6 +21,8 @@ static int serve(void *arg)
     struct tarn_fabric *fabric;
     struct tarn_node *node;
     int request;
+    if (server->roams)
+        bench_unpin(&server->bench->machine);
     int error = bench_node_open(server->bench, TASK_ENGINE_AUTO, &node);
     if (error == 0)
         error = tarn_fabric_open(node, server->url, &fabric);

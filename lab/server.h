@@ -17,6 +17,7 @@
 struct lab_server {
     struct bench *bench;
     const char *url; /* of the provider, static: "shm:" or "tcp:" */
+    bool roams;      /* it may use all cores, not the second alone */
 
     /** In the child: begin to serve. @return 0; negative errno */
     int (*begin)(struct lab_server *server, struct tarn_node *node, struct tarn_fabric *fabric);
