@@ -128,6 +128,7 @@ static void bulk_regions_hold_data(struct testing_fabric *testing)
                                     .iov = in,
                                     .iov_count = PARTS}};
     tarn_fabric_post(pair.server, ops, 2);
+    assert_int_equal(tarn_fabric_await(ops, 1, TESTING_SECONDS(60)), 0);
     assert_int_equal(tarn_fabric_receive(pair.client, room, sizeof(room), TESTING_SECONDS(60), &message), 0);
     assert_int_equal(message.value, 17);
     testing_expect(region, OFFSET, data, BYTES);
