@@ -31,6 +31,9 @@ static void add_region(struct side *side, struct tarn_fabric_region *region, uin
     region->bytes = REGION_BYTES;
     region->handle.rights = rights;
     base_assert(tcp_region_alloc(side->domain, region) == 0);
+    struct tcp_region *own = region->state;
+    const uint32_t slot = fabric_key_slot(own->key);
+    region->handle.key = own->key = (uint64_t)(slot + 1) << FABRIC_KEY_SLOT_BITS | slot; /* a peer knows it */
     memset(region->memory, fill, REGION_BYTES);
 }
 
@@ -43,8 +46,7 @@ static void open_side(struct side *side, struct tarn_node *node)
     side->tcp.node = node;
     base_assert(tcp_domain_open(&side->tcp, &options, &domain) == 0);
     side->domain = domain;
-    side->domain->identity = 1; /* a peer knows these */
-    side->domain->keys = 0;
+    side->domain->identity = 1; /* a peer knows it */
     add_region(side, &side->all, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP, 0);
     add_region(side, &side->readable, TARN_FABRIC_MAY_READ, 0x11);
     add_region(side, &side->written, TARN_FABRIC_MAY_WRITE, 0x22);

@@ -14,11 +14,6 @@
  * | other | the generation of the region there, which no other ever has  |
  */
 
-#define KEY_SLOT_BITS 16
-#define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
-
-_Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its slot");
-
 /* A region, or what is left of one that was freed while peers had its file. */
 struct shm_region {
     struct base_list exposures; /* of struct shm_exposure */
@@ -92,7 +87,9 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
     domain->left_bytes[false] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
     domain->left_bytes[true] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
     base_list_init(&domain->connections);
-    int error = make_table(domain);
+    int error = fabric_keys_init(&domain->keys);
+    if (error == 0)
+        error = make_table(domain);
     if (error != 0) {
         drop_parts(domain);
         return error;
@@ -151,7 +148,7 @@ static int make_memory(const struct tarn_fabric_region *region, struct shm_regio
 static void publish_region(struct shm_domain *domain, struct shm_region *own, uint32_t slot)
 {
     shm_service_lock(&domain->shm->service);
-    own->key = task_rng(domain->shm->node) << KEY_SLOT_BITS | slot;
+    own->key = fabric_keys_next(&domain->keys, slot);
     own->generation = ++domain->generations;
     atomic_store(&domain->table[slot], own->generation);
     shm_service_unlock(&domain->shm->service);
@@ -202,7 +199,7 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
     struct shm_region *own = region->state;
-    const uint32_t slot = (uint32_t)(own->key & KEY_SLOT_MASK);
+    const uint32_t slot = fabric_key_slot(own->key);
     const struct shm_note freed = {.kind = SHM_FREED};
     shm_service_lock(&domain->shm->service);
     atomic_store(&domain->table[slot], 0);
@@ -256,7 +253,7 @@ static int expose(struct shm_connection *connection, struct shm_region *own)
 int shm_exposure_begin_locked(struct shm_connection *connection, uint64_t key)
 {
     const struct shm_domain *domain = connection->domain;
-    const uint64_t slot = key & KEY_SLOT_MASK;
+    const uint32_t slot = fabric_key_slot(key);
     struct shm_note note = {.kind = SHM_NO_REGION, .key = key};
     int fd = -1, error = 0;
     task_mutex_assert_held(&connection->shm->service.lock);
@@ -264,7 +261,7 @@ int shm_exposure_begin_locked(struct shm_connection *connection, uint64_t key)
     if (own != NULL && own->generation != 0 && own->key == key) {
         error = expose(connection, own);
         note = (struct shm_note){.kind = SHM_FILE,
-                                 .slot = (uint32_t)slot,
+                                 .slot = slot,
                                  .key = key,
                                  .generation = own->generation,
                                  .bytes = own->bytes,

@@ -4,6 +4,7 @@
 
 #include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
+#include "fabric/key.h"
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -170,7 +171,8 @@ struct shm_domain {
     uint32_t table_slots;
     uint64_t charged_bytes;
     /* What follows is guarded by the service's lock. */
-    struct shm_region **regions;  /* by slot; NULL: none */
+    struct shm_region **regions; /* by slot; NULL: none */
+    struct fabric_keys keys;
     uint64_t generations;         /* the last that was given out */
     uint64_t left_bytes[2];       /* bytes that regions may still take; [1]: those that peers may change */
     struct base_list connections; /* of struct shm_connection, ghosts included */

@@ -6,11 +6,6 @@
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
 
-#define KEY_SLOT_BITS 16
-#define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
-
-_Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
-
 #define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
 static struct base_account *account_of(const struct tcp_domain *domain)
@@ -29,17 +24,19 @@ int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *option
         return -ENOMEM;
     domain->tcp = tcp;
     domain->identity = task_rng(tcp->node);
-    domain->keys = task_rng(tcp->node) >> KEY_SLOT_BITS;
     domain->bytes_max[TCP_READABLE] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
     domain->bytes_max[TCP_WRITABLE] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
     domain->charged_bytes = domain->bytes_max[TCP_READABLE] + domain->bytes_max[TCP_WRITABLE];
     domain->table_slots = options->regions_max;
     base_spin_init(&domain->lock);
     domain->table = base_alloc(account, domain->table_slots * sizeof(struct tcp_region *));
-    if (domain->table == NULL || base_account_take(account, domain->charged_bytes) != 0) {
+    int error = domain->table == NULL ? -ENOMEM : fabric_keys_init(&domain->keys);
+    if (error == 0)
+        error = base_account_take(account, domain->charged_bytes);
+    if (error != 0) {
         base_free(account, domain->table, domain->table_slots * sizeof(struct tcp_region *));
         base_free(account, domain, sizeof(*domain));
-        return -ENOMEM;
+        return error;
     }
     *ret_domain = domain;
     return 0;
@@ -71,8 +68,7 @@ static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
     bool fits = slot < domain->table_slots &&
                 count_charged(region) <= domain->bytes_max[region->place] - domain->bytes[region->place];
     if (fits) {
-        while (region->key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
-            region->key = ++domain->keys << KEY_SLOT_BITS | slot;
+        region->key = fabric_keys_next(&domain->keys, slot);
         domain->bytes[region->place] += count_charged(region);
         domain->table[slot] = region;
     }
@@ -92,7 +88,7 @@ static void publish_region(struct tcp_domain *domain, struct tcp_region *region)
 static void leave_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
-    domain->table[region->key & KEY_SLOT_MASK] = NULL;
+    domain->table[fabric_key_slot(region->key)] = NULL;
     domain->bytes[region->place] -= count_charged(region);
     base_spin_unlock(&domain->lock);
     while (atomic_load(&region->users) != 0) /* as long as the copy of one frame takes */
@@ -155,7 +151,7 @@ void tcp_region_free(void *state, struct tarn_fabric_region *region)
 struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, uint64_t key, uint32_t rights,
                                   uint64_t offset, uint64_t bytes)
 {
-    const uint64_t slot = key & KEY_SLOT_MASK;
+    const uint32_t slot = fabric_key_slot(key);
     if (identity != domain->identity || slot >= domain->table_slots)
         return NULL;
     base_spin_lock(&domain->lock);

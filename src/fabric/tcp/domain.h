@@ -3,6 +3,7 @@
 #define FABRIC_TCP_DOMAIN_H
 
 #include "fabric/fabric_internal.h"
+#include "fabric/key.h"
 
 struct tcp;
 
@@ -27,7 +28,7 @@ struct tcp_domain {
     uint64_t charged_bytes;
     struct base_spin lock; /* guards the fields below */
     uint64_t bytes[TCP_PLACES];
-    uint64_t keys; /* the last key that was given out; the first is random */
+    struct fabric_keys keys;
     uint32_t table_slots;
     struct tcp_region **table;
 };
