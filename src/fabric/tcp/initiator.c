@@ -18,18 +18,29 @@ static void refuse_frame(struct tcp_wire *wire)
 
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
+/*
+ * Whether a fence holds an operation back. The other side serves requests in the order in which they are sent, but for
+ * READs, which it answers when there is room: so only READs before it have to be answered first.
+ */
+static bool is_fenced(const struct tcp_wire *wire, const struct tarn_fabric_op *op)
+{
+    return op->fence && wire->served < (wire->fence_set ? wire->fence_at : wire->reads_begun);
+}
+
 /* Whether an operation with none before it in the queue may begin. */
 static bool may_begin(const struct tcp_wire *wire, const struct tarn_fabric_op *op)
 {
     return (!fabric_op_takes_credit(op) ||
             wire->messages_begun - wire->messages_received < wire->peer_messages) &&
-           (!op->fence || wire->served >= (wire->fence_set ? wire->fence_at : wire->begun));
+           !is_fenced(wire, op);
 }
 
 static void begin_op(struct tcp_wire *wire, struct tarn_fabric_op *op)
 {
     fabric_queue_push(&wire->posted, op);
     wire->begun++;
+    if (op->kind == TARN_FABRIC_READ)
+        wire->reads_begun = wire->begun;
     if (fabric_op_takes_credit(op))
         wire->messages_begun++;
 }
@@ -42,13 +53,13 @@ static void begin_waiting(struct tcp_wire *wire)
         if (op->fence &&
             !wire->fence_set) { /* all before it have begun; it does not wait for those that come later */
             wire->fence_set = true;
-            wire->fence_at = wire->begun;
+            wire->fence_at = wire->reads_begun;
         }
+        op->trip |= is_fenced(wire, op);
         if (!may_begin(wire, op))
             return;
         (void)fabric_queue_pop(&wire->waiting);
         wire->fence_set = false;
-        op->trip = op->fence;
         begin_op(wire, op);
     }
 }

@@ -93,6 +93,7 @@ struct tcp_wire {
     bool answered;      /* that operation's answer has come whole */
     bool fence_set;     /* the first waiting operation has a fence, and begins when `served` is `fence_at` */
     uint64_t fence_at;
+    uint64_t reads_begun; /* `begun` when the latest READ had begun */
     uint64_t messages_begun;
     uint64_t messages_received; /* messages that the other side's user has received since the beginning */
     uint32_t peer_messages;     /* the most messages that may wait at the other side */
