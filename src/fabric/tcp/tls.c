@@ -16,7 +16,7 @@
 
 #define LIBRARY_BYTES (UINT64_C(64) << 10) /* about the memory that the library takes for a connection */
 #define WRITES_PER_KEY                                                                                       \
-    (1 << 21) /* writes with one key, of 5 records at most: AES-GCM allows 2^24 records (RFC 8446, 5.5) */
+    (1 << 21) /* writes with one key, of 4 records at most: AES-GCM allows 2^24 records (RFC 8446, 5.5) */
 
 struct tcp_tls {
     struct base_account *account;
