@@ -30,7 +30,7 @@ static uint32_t compute_checksum(const uint8_t *bytes)
 
 void tcp_frame_seal(const struct tcp_frame *frame, bool checks, uint8_t *bytes)
 {
-    const uint32_t checksum = checks ? base_crc32c(0, bytes + TCP_HEADER_BYTES, frame->bytes) : 0;
+    const uint32_t checksum = checks ? tcp_payload_checksum(bytes + TCP_HEADER_BYTES, frame->bytes) : 0;
     const int flags =
         (frame->last ? FLAG_LAST : 0) | (frame->probe ? FLAG_PROBE : 0) | (frame->bulk ? FLAG_BULK : 0);
     base_store_le32(bytes + AT_BYTES, frame->bytes);

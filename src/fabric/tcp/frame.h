@@ -49,6 +49,12 @@ struct tcp_frame {
     uint32_t checksum; /* CRC-32C of the payload; 0 where TLS protects it */
 };
 
+/** The checksum of a payload; many frames have none. */
+static inline uint32_t tcp_payload_checksum(const uint8_t *payload, uint32_t bytes)
+{
+    return bytes == 0 ? 0 : base_crc32c(0, payload, bytes);
+}
+
 /** Write the header before a payload that is there already. @param checks  whether the payload gets a checksum */
 void tcp_frame_seal(const struct tcp_frame *frame, bool checks, uint8_t *bytes);
 

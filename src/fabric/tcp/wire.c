@@ -143,33 +143,34 @@ static void take_whole(struct tcp_wire *wire, const struct tcp_frame *frame, con
 /* Take the next frame, or its header if its payload goes elsewhere. @return bytes taken; 0: more must come */
 static size_t take_frame(struct tcp_wire *wire, const uint8_t *bytes, size_t count)
 {
-    struct tcp_frame frame;
+    struct tcp_frame *frame = &wire->arrival.frame; /* the previous one is over */
     const uint8_t *payload = bytes + TCP_HEADER_BYTES;
     if (count < TCP_HEADER_BYTES)
         return 0;
-    if (tcp_frame_open(bytes, &frame) != 0) {
+    if (tcp_frame_open(bytes, frame) != 0) {
         refuse_frame(wire);
         return 0;
     }
     wire->header_next = false;
-    wire->large_came |= frame.bytes >= TCP_LARGE_BYTES;
-    if (is_placed(&frame)) {
-        take_whole(wire, &frame, NULL);
-        wire->arrival = (struct tcp_arrival){.frame = frame, .left = frame.bytes};
-        if (wire->error == 0 && frame.bytes == 0)
+    wire->large_came |= frame->bytes >= TCP_LARGE_BYTES;
+    if (is_placed(frame)) {
+        take_whole(wire, frame, NULL);
+        wire->arrival.left = frame->bytes;
+        wire->arrival.checksum = 0;
+        if (wire->error == 0 && frame->bytes == 0)
             end_arrival(wire);
         return TCP_HEADER_BYTES;
     }
-    const size_t frame_bytes = TCP_HEADER_BYTES + frame.bytes;
-    if (frame.bytes <= TCP_PAYLOAD_BYTES && count < frame_bytes)
+    const size_t frame_bytes = TCP_HEADER_BYTES + frame->bytes;
+    if (frame->bytes <= TCP_PAYLOAD_BYTES && count < frame_bytes)
         return 0;
-    if (frame.bytes > TCP_PAYLOAD_BYTES ||
-        !is_whole(wire, &frame, wire->in_tls ? 0 : base_crc32c(0, payload, frame.bytes))) {
+    if (frame->bytes > TCP_PAYLOAD_BYTES ||
+        !is_whole(wire, frame, wire->in_tls ? 0 : tcp_payload_checksum(payload, frame->bytes))) {
         refuse_frame(wire);
         return 0;
     }
-    take_whole(wire, &frame, payload);
-    end_frame(wire, &frame);
+    take_whole(wire, frame, payload);
+    end_frame(wire, frame);
     return frame_bytes;
 }
 
