@@ -8,17 +8,12 @@
 #define GIVE_BACK_NS    BASE_NS_PER_SECOND    /* how long a connection has to give it back */
 #define GIVE_BACK_POLLS (10 * BASE_NS_PER_MS) /* how often is looked whether it has */
 
-static void init_pot(struct rpc_pot *pot, uint64_t bytes)
-{
-    *pot = (struct rpc_pot){.bytes = bytes};
-}
-
 void rpc_shares_init(struct rpc_shares *shares, uint64_t memory_bytes)
 {
     base_spin_init(&shares->lock);
     base_list_init(&shares->holders);
-    init_pot(&shares->reserve, memory_bytes / 2);
-    init_pot(&shares->spare, memory_bytes - memory_bytes / 2);
+    shares->reserve = (struct rpc_pot){.bytes = memory_bytes / 2};
+    shares->spare = (struct rpc_pot){.bytes = memory_bytes - memory_bytes / 2};
 }
 
 static uint64_t left_in(const struct rpc_pot *pot)
@@ -54,10 +49,10 @@ int rpc_shares_take(struct rpc_shares *shares, const struct rpc_geometry *asked,
     bool taken = (least_bytes <= TASK_STACK_BYTES + RPC_SMALL_SHARE &&
                   take_from(&shares->reserve, least_bytes, &share.reserve_bytes)) ||
                  take_from(&shares->spare, least_bytes, &share.spare_bytes);
-    uint64_t more_bytes = 0;
     for (uint32_t slots = base_max(asked->in, asked->out); taken && slots > 1; slots /= 2) {
         const struct rpc_geometry more = with_slots(asked, slots);
-        more_bytes = TASK_STACK_BYTES + rpc_connection_bytes(&more, reads_take_time) - least_bytes;
+        const uint64_t more_bytes =
+            TASK_STACK_BYTES + rpc_connection_bytes(&more, reads_take_time) - least_bytes;
         if (more_bytes <= left_in(&shares->spare) / PARTS) {
             granted = more;
             shares->spare.used_bytes += more_bytes;
