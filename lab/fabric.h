@@ -44,6 +44,17 @@ uint32_t lab_fabric_batch(const struct lab_fabric_job *job);
  * negative errno: said in bench->err */
 base_must_check int lab_fabric_owner_start(struct lab_fabric_job *job);
 
+/**
+ * Connect with that process, and measure.
+ *
+ * @param bytes           the longest message
+ * @param ret_connection  the connection while `measure` runs
+ * @return the error of connecting, or of `measure`
+ */
+base_must_check int lab_fabric_meet(const struct lab_fabric_job *job, struct tarn_fabric *fabric,
+                                    uint32_t bytes, struct tarn_fabric_connection **ret_connection,
+                                    int (*measure)(void *arg), void *arg);
+
 /* Each measures once, as bench_subject.measure; `arg` is a struct lab_fabric_job. */
 
 /** Tarn: from this process, on the first core. */

@@ -10,8 +10,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define PATIENCE_NS (30 * BASE_NS_PER_SECOND)
-#define SPIN_NS     20000
+#define SPIN_NS 20000
 
 struct making {
     const struct lab_fabric_job *job;
@@ -107,8 +106,9 @@ static int go_beside_thread(struct making *making)
     return error;
 }
 
-static int measure_beside(struct making *making)
+static int measure_beside(void *arg)
 {
+    struct making *making = arg;
     const struct lab_fabric_job *job = making->job;
     int error = 0;
     switch (job->beside) {
@@ -127,24 +127,6 @@ static int measure_beside(struct making *making)
 
 /* ---- a measurement ------------------------------------------------------------------------------- */
 
-static int connect_and_measure(struct making *making)
-{
-    const struct tarn_fabric_connect_options options = {.receive_count = 2,
-                                                        .receive_bytes = LAB_FABRIC_MAKING_BYTES};
-    struct tarn_fabric_domain *domain;
-    int error = tarn_fabric_domain_open(making->fabric, NULL, &domain);
-    if (error != 0)
-        return error;
-    error = tarn_fabric_connect(domain, making->job->server->address, &options, task_now() + PATIENCE_NS,
-                                &making->connection);
-    if (error == 0) {
-        error = measure_beside(making);
-        tarn_fabric_disconnect(making->connection);
-    }
-    tarn_fabric_domain_close(domain);
-    return error;
-}
-
 static void making_main(void *arg)
 {
     struct bench_world *world = arg;
@@ -153,7 +135,8 @@ static void making_main(void *arg)
     world->error = tarn_fabric_open(world->node, making->job->server->url, &making->fabric);
     if (world->error != 0)
         return;
-    world->error = connect_and_measure(making);
+    world->error = lab_fabric_meet(making->job, making->fabric, LAB_FABRIC_MAKING_BYTES, &making->connection,
+                                   measure_beside, making);
     tarn_fabric_close(making->fabric);
 }
 

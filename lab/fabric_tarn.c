@@ -291,8 +291,9 @@ static int touch(struct asker *asker)
     return error;
 }
 
-static int ask_owner(struct asker *asker)
+static int ask_owner(void *arg)
 {
+    struct asker *asker = arg;
     const void *handle;
     if (tarn_fabric_peer_data(asker->connection, &handle) != TARN_FABRIC_HANDLE_BYTES ||
         tarn_fabric_handle_load(handle, &asker->handle) != 0)
@@ -307,19 +308,19 @@ static int ask_owner(struct asker *asker)
     return error;
 }
 
-static int connect_and_ask(struct asker *asker, struct tarn_fabric *fabric)
+int lab_fabric_meet(const struct lab_fabric_job *job, struct tarn_fabric *fabric, uint32_t bytes,
+                    struct tarn_fabric_connection **ret_connection, int (*measure)(void *arg), void *arg)
 {
-    const struct tarn_fabric_connect_options options = {.receive_count = 2,
-                                                        .receive_bytes = asker->job->bytes};
+    const struct tarn_fabric_connect_options options = {.receive_count = 2, .receive_bytes = bytes};
     struct tarn_fabric_domain *domain;
     int error = tarn_fabric_domain_open(fabric, NULL, &domain);
     if (error != 0)
         return error;
-    error = tarn_fabric_connect(domain, asker->job->server->address, &options, task_now() + PATIENCE_NS,
-                                &asker->connection);
+    error =
+        tarn_fabric_connect(domain, job->server->address, &options, task_now() + PATIENCE_NS, ret_connection);
     if (error == 0) {
-        error = ask_owner(asker);
-        tarn_fabric_disconnect(asker->connection);
+        error = measure(arg);
+        tarn_fabric_disconnect(*ret_connection);
     }
     tarn_fabric_domain_close(domain);
     return error;
@@ -336,7 +337,9 @@ static void asker_main(void *arg)
     if (world->error != 0)
         return;
     asker->data = base_alloc(account, bytes);
-    world->error = asker->data == NULL ? -ENOMEM : connect_and_ask(asker, fabric);
+    world->error = asker->data == NULL ? -ENOMEM
+                                       : lab_fabric_meet(asker->job, fabric, asker->job->bytes,
+                                                         &asker->connection, ask_owner, asker);
     base_free(account, asker->data, bytes);
     tarn_fabric_close(fabric);
 }

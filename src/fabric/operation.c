@@ -186,45 +186,49 @@ static uint32_t count_for_proxy(const struct tarn_fabric_op *ops, uint32_t count
 {
     const struct task_sched *sched = ops[0].connection->sched;
     uint32_t n = 0;
-    if (sched != NULL && task_is_thread()) {
-        while (n < count && ops[n].connection->sched == sched)
-            n++;
-    }
+    while (sched != NULL && n < count && ops[n].connection->sched == sched)
+        n++;
     return n;
 }
 
-int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
+/*
+ * Wait for all operations.
+ *
+ * @param gives_up  what has not completed when a wait is cut short is given up, and the result is the first error of an
+ *                  operation; otherwise it is that of a wait, which is the last then
+ */
+static FABRIC_INLINE int wait_for_all(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns,
+                                      bool gives_up)
 {
+    const bool is_thread = task_is_thread();
     uint32_t counted = 0; /* operations at the beginning for which no other task waits, and counts */
     int result = 0;
-    for (uint32_t i = 0, n; i < count_of_ops; i += base_max(n, 1U)) {
-        int error;
-        n = count_for_proxy(&ops[i], count_of_ops - i);
+    for (uint32_t i = 0, n; i < count && (gives_up || result == 0); i += base_max(n, 1U)) {
+        int error = 0;
+        n = is_thread ? count_for_proxy(&ops[i], count - i) : 0;
         counted += n == 0 && counted == i ? 1 : 0;
-        error = n > 0 ? fabric_proxy_wait(&ops[i], n, deadline_ns) : wait_for_one(&ops[i], deadline_ns);
+        if (n > 0)
+            error = (gives_up ? fabric_proxy_wait : fabric_proxy_await)(&ops[i], n, deadline_ns);
+        else if (gives_up)
+            error = wait_for_one(&ops[i], deadline_ns);
+        else if (!ops[i].finished)
+            error = await_op(&ops[i], deadline_ns);
         if (result == 0)
             result = error;
     }
-    if (counted > 0)
+    if (counted > 0 && (gives_up || result == 0))
         count_trips(ops, counted);
     return result;
 }
 
+int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
+{
+    return wait_for_all(ops, count, deadline_ns, true);
+}
+
 int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
 {
-    uint32_t counted = 0; /* as above */
-    int error = 0;
-    for (uint32_t i = 0, n; i < count && error == 0; i += base_max(n, 1U)) {
-        n = count_for_proxy(&ops[i], count - i);
-        counted += n == 0 && counted == i ? 1 : 0;
-        if (n > 0)
-            error = fabric_proxy_await(&ops[i], n, deadline_ns);
-        else
-            error = ops[i].finished ? 0 : await_op(&ops[i], deadline_ns);
-    }
-    if (error == 0 && counted > 0)
-        count_trips(ops, counted);
-    return error;
+    return wait_for_all(ops, count, deadline_ns, false);
 }
 
 int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,

@@ -542,6 +542,18 @@ static void prepare_chain(struct tarn_fabric_op *ops, unsigned count, const stru
                                          .operand = 1};
 }
 
+/* Run a chain whose first operation moves a word. */
+static void run_chain(struct testing_pair *pair, struct tarn_fabric_op *ops, unsigned count,
+                      enum tarn_fabric_op_kind first, const struct iovec *vector)
+{
+    prepare_chain(ops, count, &pair->all->handle, true);
+    ops[0].kind = first;
+    ops[0].iov = vector;
+    ops[0].iov_count = 1;
+    tarn_fabric_post(pair->client, ops, count);
+    assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(60)), 0);
+}
+
 /* Where the caller's own processor serves, a fence is one of its instructions; where the peer does so, in the order of
  * sending, only one behind a READ costs a round trip; elsewhere each does. */
 static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
@@ -557,12 +569,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     struct tarn_fabric_region *clients = testing_region(pair.client_domain, 4096, TARN_FABRIC_MAY_SWAP);
 
     uint64_t before = waits_of(testing); /* a WRITE, and two that depend on it */
-    prepare_chain(ops, LONG, &pair.all->handle, true);
-    ops[0].kind = TARN_FABRIC_WRITE;
-    ops[0].iov = &vector;
-    ops[0].iov_count = 1;
-    tarn_fabric_post(pair.client, ops, LONG);
-    assert_int_equal(tarn_fabric_wait(ops, LONG, TESTING_SECONDS(60)), 0);
+    run_chain(&pair, ops, LONG, TARN_FABRIC_WRITE, &vector);
     assert_int_equal(ops[1].before, word);
     assert_int_equal(ops[2].before, word + 1);
     assert_int_equal(waits_of(testing) - before, at_once ? 1 : LONG);
@@ -570,12 +577,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     before = waits_of(testing); /* the same behind a READ */
     uint64_t back;
     const struct iovec into = {.iov_base = &back, .iov_len = sizeof(back)};
-    prepare_chain(ops, LONG, &pair.all->handle, true);
-    ops[0].kind = TARN_FABRIC_READ;
-    ops[0].iov = &into;
-    ops[0].iov_count = 1;
-    tarn_fabric_post(pair.client, ops, LONG);
-    assert_int_equal(tarn_fabric_wait(ops, LONG, TESTING_SECONDS(60)), 0);
+    run_chain(&pair, ops, LONG, TARN_FABRIC_READ, &into);
     assert_int_equal(back, word + 2);
     assert_int_equal(ops[2].before, word + 3);
     const uint64_t trips = waits_of(testing) - before;

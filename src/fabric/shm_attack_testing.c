@@ -62,25 +62,6 @@ void expect_alive(struct testing_pair *pair)
     assert_memory_equal(data, "well", 4);
 }
 
-/* Send any bytes with any descriptors. */
-ssize_t send_raw(int socket, const void *bytes, size_t count, const int *fds, unsigned fd_count)
-{
-    union {
-        struct cmsghdr header;
-        uint8_t room[CMSG_SPACE(8 * sizeof(int))];
-    } control = {0};
-    struct iovec vector = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
-    if (fd_count > 0) {
-        message.msg_control = &control;
-        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-        control.header = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(fd_count * sizeof(int))};
-        memcpy(CMSG_DATA(&control.header), fds, fd_count * sizeof(int));
-    }
-    return sendmsg(socket, &message, MSG_NOSIGNAL);
-}
-
 /* Meet as a good client would, and hold what it is given. */
 struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct attacker *attacker)
 {

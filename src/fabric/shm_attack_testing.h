@@ -31,9 +31,6 @@ void dismiss(struct attacker *attacker);
 /** The other client of the server works on. */
 void expect_alive(struct testing_pair *pair);
 
-/** Send any bytes with any descriptors. @return as sendmsg() */
-ssize_t send_raw(int socket, const void *bytes, size_t count, const int *fds, unsigned fd_count);
-
 /** Meet as a good client would, and hold what it is given. */
 struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct attacker *attacker);
 

@@ -66,7 +66,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         if (kinds[i].word != 0)
             memcpy(bytes + kinds[i].at, &kinds[i].word, sizeof(kinds[i].word));
         size_t sent = kinds[i].bytes == 0 ? count : kinds[i].bytes;
-        assert_int_equal(send_raw(attacker.socket, bytes, sent, fds, kinds[i].fds), sent);
+        assert_true(shm_message_send(attacker.socket, bytes, sent, fds, kinds[i].fds));
         assert_int_equal(answer(&attacker), -ECONNREFUSED);
         dismiss(&attacker);
         expect_alive(&pair);
@@ -227,7 +227,7 @@ static void expect_service(const char *path)
     struct attacker attacker;
     prepare(&attacker);
     reach(&attacker, path);
-    assert_int_equal(send_raw(attacker.socket, "", 1, NULL, 0), 1);
+    assert_true(shm_message_send(attacker.socket, "", 1, NULL, 0));
     assert_int_equal(answer(&attacker), -ECONNREFUSED);
     dismiss(&attacker);
 }
@@ -256,7 +256,7 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
             reach(attacker, testing->address);
         }
         shm_service_lock(service); /* its close is the last, which waits, and not this test's */
-        assert_int_equal(send_raw(attacker->socket, "", 1, fds, base_max(counts[i], 1U)), 1);
+        assert_true(shm_message_send(attacker->socket, "", 1, fds, base_max(counts[i], 1U)));
         assert_int_equal(close(fds[0]), 0);
         shm_service_unlock(service);
         expect_service(testing->address);
@@ -432,10 +432,12 @@ static void rubbish_on_the_socket_ends_nothing_else(struct testing_fabric *testi
     struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
     for (unsigned i = 0; i < 3000; i++) { /* more than its buffer has room for, and with descriptors */
         uint8_t rubbish[200] = {0};
-        if (i % 100 == 0)
-            (void)send_raw(attacker.socket, rubbish, 1, attacker.fds, SHM_HELLO_FDS);
-        else
+        if (i % 100 == 0) {
+            while (!shm_message_send(attacker.socket, rubbish, 1, attacker.fds, SHM_HELLO_FDS))
+                (void)task_sleep(BASE_NS_PER_MS);
+        } else {
             (void)send(attacker.socket, rubbish, i % sizeof(rubbish) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
     }
     expect_alive(&pair);
     assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SOON, &message), -ETIMEDOUT);

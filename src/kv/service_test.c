@@ -455,21 +455,26 @@ static void what_cannot_be_read_is_not_stored_with(struct asking *asking)
 }
 IN_A_TASK(what_cannot_be_read_is_not_stored)
 
-/* Somebody whose memory does not answer. */
-static void stall(void *arg)
+/* A put of somebody else, which waits as long as it takes. @return its status */
+static int put_beside(struct asking *asking, uint64_t bytes)
 {
-    struct asking *asking = arg;
     uint8_t request[200], result[8];
     const struct kv_worker worker = {.count = 1};
-    const struct kv_request wanted = region_request(8, request, 0);
+    const struct kv_request wanted = region_request(bytes, request, 0);
     struct tarn_rpc_request exchange = {.data = request,
                                         .bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &wanted),
                                         .result = result,
                                         .room = sizeof(result),
                                         .deadline_ns = TASK_FOREVER};
     kv_request_save(KV_PUT_REGION, &wanted, request);
+    return kv_answer(&asking->server, &worker, KV_PUT_REGION, &exchange);
+}
+
+/* Somebody whose memory does not answer. */
+static void stall(void *arg)
+{
     region.bytes = 0;
-    assert_int_equal(kv_answer(&asking->server, &worker, KV_PUT_REGION, &exchange), -EACCES);
+    assert_int_equal(put_beside(arg, 8), -EACCES);
 }
 
 /* So many are under way, and who comes then waits for no longer than he has said. */
@@ -513,17 +518,7 @@ IN_A_TASK(regions_are_bounded)
 /* Two pieces, of which the second is not asked for while others wait. */
 static void dawdle(void *arg)
 {
-    struct asking *asking = arg;
-    uint8_t request[200], result[8];
-    const struct kv_worker worker = {.count = 1};
-    const struct kv_request wanted = region_request(KV_PIECE_BYTES + 8, request, 0);
-    struct tarn_rpc_request exchange = {.data = request,
-                                        .bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &wanted),
-                                        .result = result,
-                                        .room = sizeof(result),
-                                        .deadline_ns = TASK_FOREVER};
-    kv_request_save(KV_PUT_REGION, &wanted, request);
-    int error = kv_answer(&asking->server, &worker, KV_PUT_REGION, &exchange);
+    int error = put_beside(arg, KV_PIECE_BYTES + 8);
     assert_true(error == 0 || error == -ETIMEDOUT);
     region.gave_way += error != 0;
 }

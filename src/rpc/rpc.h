@@ -8,6 +8,9 @@
 #include "task/sched.h"
 #include <tarn/rpc.h>
 
+#define RPC_MEMORY_MIN                                                                                       \
+    (UINT64_C(12) << 20) /* of a server's connections: room for one with the longest requests */
+
 #define RPC_TAG 1 /* the tag under which the fabric counts this layer's operations: tarn_fabric_count() */
 
 /**

@@ -5,8 +5,7 @@
 #include <inttypes.h>
 
 #define CONNECTIONS_MAX 1024
-#define MEMORY_PARTS    8                    /* connections' memory is a part of all memory */
-#define MEMORY_MIN      (UINT64_C(12) << 20) /* room for a connection with the longest requests and results */
+#define MEMORY_PARTS    8 /* connections' memory is a part of all memory */
 #define CALLS_MAX       64
 #define BYTES_MAX       4096
 #define RUNNING_MAX     256
@@ -284,7 +283,7 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
 static uint64_t memory_wanted(const struct tarn_node *node)
 {
     const uint64_t cap_bytes = node->memory.cap_bytes;
-    return base_min(base_max(cap_bytes / MEMORY_PARTS, MEMORY_MIN), cap_bytes / 2);
+    return base_min(base_max(cap_bytes / MEMORY_PARTS, RPC_MEMORY_MIN), cap_bytes / 2);
 }
 
 /* @return 0; -EINVAL */

@@ -1,5 +1,6 @@
 /* Listeners for Tarn's own protocol, over the fabrics (--kv-listen, --kv-unix). Those for memcached's are listen.c's. */
 #include "fabric/fabric.h"
+#include "rpc/rpc.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -7,9 +8,8 @@
 #include <string.h>
 
 #define URL_BYTES       1024
-#define CONNECTIONS_MAX 65536                /* the most connections of a listener: each takes a task */
-#define MEMORY_MIN      (UINT64_C(12) << 20) /* the least that a listener's connections may have */
-#define TASKS_BESIDE    512 /* tasks of a listener besides: running methods, accepting and looking */
+#define CONNECTIONS_MAX 65536 /* the most connections of a listener: each takes a task */
+#define TASKS_BESIDE    512   /* tasks of a listener besides: running methods, accepting and looking */
 
 /* The options of a tcp URL, behind its colon; NULL: it is another fabric's. */
 static const char *tcp_options(const char *url)
@@ -61,18 +61,21 @@ static uint32_t connections_max(const struct serve_options *options)
     return (uint32_t)base_min(options->connections_max, (uint64_t)CONNECTIONS_MAX);
 }
 
+static uint32_t count_listeners(const struct serve *serve)
+{
+    return serve->kv_address_count + (serve->options->kv_unix_path != NULL ? 1 : 0);
+}
+
 uint32_t serve_kv_listener_tasks(const struct serve *serve)
 {
-    const struct serve_options *options = serve->options;
-    const uint32_t count = serve->kv_address_count + (options->kv_unix_path != NULL ? 1 : 0);
-    return count * (connections_max(options) + TASKS_BESIDE);
+    return count_listeners(serve) * (connections_max(serve->options) + TASKS_BESIDE);
 }
 
 /* The most memory that a listener's connections may have for their calls. */
 static uint64_t calls_memory(const struct serve *serve)
 {
-    const uint32_t listeners = serve->kv_address_count + (serve->options->kv_unix_path != NULL ? 1 : 0);
-    return base_max(serve->options->memory_bytes / SERVE_CALLS_SHARE / listeners, MEMORY_MIN);
+    return base_max(serve->options->memory_bytes / SERVE_CALLS_SHARE / count_listeners(serve),
+                    RPC_MEMORY_MIN);
 }
 
 static int open_kv_listener(struct serve *serve, struct tarn_fabric *fabric, const char *address)

@@ -127,9 +127,7 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
         error = begin_meeting(connection, shm_socket_event);
     if (error == 0)
         error = say_hello(connection, options);
-    if (error != 0)
-        return error;
-    return 0;
+    return error;
 }
 
 int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
@@ -212,9 +210,8 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
     if (error != 0)
         return error;
     error = shm_hello_receive(connection->shm->service.closer, connection->socket.fd, &greeting);
-    if (error != 0) {
+    if (error != 0)
         return error == -EAGAIN ? -ECONNRESET : error;
-    }
     error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;
     shm_greeting_drop(connection->shm->service.closer, &greeting);
     return error;

@@ -14,6 +14,8 @@
  * | other | the generation of the region there, which no other ever has  |
  */
 
+#define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
+
 /* A region, or what is left of one that was freed while peers had its file. */
 struct shm_region {
     struct base_list exposures; /* of struct shm_exposure */
@@ -75,7 +77,7 @@ static int make_table(struct shm_domain *domain)
 int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct shm *shm = state;
-    if (options->readable_bytes > SHM_FILE_BYTES_MAX || options->writable_bytes > SHM_FILE_BYTES_MAX)
+    if (options->readable_bytes > FILE_BYTES_MAX || options->writable_bytes > FILE_BYTES_MAX)
         return -EINVAL;
     struct shm_domain *domain = base_alloc(&shm->node->memory, sizeof(*domain));
     if (domain == NULL)
@@ -149,7 +151,7 @@ static void publish_region(struct shm_domain *domain, struct shm_region *own, ui
 {
     shm_service_lock(&domain->shm->service);
     own->key = fabric_keys_next(&domain->keys, slot);
-    own->generation = ++domain->generations;
+    own->generation = domain->keys.count;
     atomic_store(&domain->table[slot], own->generation);
     shm_service_unlock(&domain->shm->service);
 }

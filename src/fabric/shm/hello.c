@@ -73,10 +73,9 @@ int shm_socket_ask_who(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 ? 0 : -errno;
 }
 
-/* Send a message with descriptors. @return whether it went */
-static bool send_message(int fd, void *bytes, size_t count, const int *fds, unsigned fd_count)
+bool shm_message_send(int fd, const void *bytes, size_t count, const int *fds, unsigned fd_count)
 {
-    struct iovec vector = {.iov_base = bytes, .iov_len = count};
+    struct iovec vector = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
     union control control = {0};
     struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
     if (fd_count > 0) {
@@ -98,7 +97,7 @@ int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
                                       .ring_payload_bytes = hello->ring_payload_bytes,
                                       .data_bytes = hello->data_bytes};
     memcpy(format.data, hello->data, hello->data_bytes);
-    return send_message(fd, &format, sizeof(format), fds, SHM_HELLO_FDS) ? 0 : -ECONNRESET;
+    return shm_message_send(fd, &format, sizeof(format), fds, SHM_HELLO_FDS) ? 0 : -ECONNRESET;
 }
 
 void shm_hello_refuse(int fd, int error)
@@ -135,7 +134,7 @@ static ssize_t receive_message(int fd, void *bytes, size_t room, struct received
     return recvmsg(fd, &ret_message->header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 }
 
-/* Keep up to three descriptors, and close any more. @return number of descriptors that came */
+/* Keep the first descriptors, and close any more than a hello's. @return number of descriptors that came */
 static unsigned keep_descriptors(int closer, const struct cmsghdr *header, unsigned kept,
                                  struct shm_greeting *greeting)
 {
@@ -232,13 +231,13 @@ _Static_assert(sizeof(struct shm_note_format) == 40, "a message between processe
 
 bool shm_note_send(int socket, const struct shm_note *note, int fd)
 {
-    struct shm_note_format format = {.kind = note->kind,
-                                     .slot = note->slot,
-                                     .key = note->key,
-                                     .generation = note->generation,
-                                     .bytes = note->bytes,
-                                     .rights = note->rights};
-    return send_message(socket, &format, sizeof(format), &fd, fd < 0 ? 0 : 1);
+    const struct shm_note_format format = {.kind = note->kind,
+                                           .slot = note->slot,
+                                           .key = note->key,
+                                           .generation = note->generation,
+                                           .bytes = note->bytes,
+                                           .rights = note->rights};
+    return shm_message_send(socket, &format, sizeof(format), &fd, fd < 0 ? 0 : 1);
 }
 
 ssize_t shm_note_receive(int closer, int socket, struct shm_note *ret_note, int *ret_fd)

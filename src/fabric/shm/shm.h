@@ -159,8 +159,6 @@ enum shm_presence shm_ring_told(const struct shm_ring *ring);
 
 /* ---- domain.c: domains and regions -------------------------------------------------------------- */
 
-#define SHM_FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
-
 struct shm_region;
 
 struct shm_domain {
@@ -173,7 +171,6 @@ struct shm_domain {
     /* What follows is guarded by the service's lock. */
     struct shm_region **regions; /* by slot; NULL: none */
     struct fabric_keys keys;
-    uint64_t generations;         /* the last that was given out */
     uint64_t left_bytes[2];       /* bytes that regions may still take; [1]: those that peers may change */
     struct base_list connections; /* of struct shm_connection, ghosts included */
 };
@@ -308,6 +305,9 @@ base_must_check int shm_socket(int *ret_socket);
 
 /** Have the kernel attach each sender's credentials to its messages. @return 0 or negative errno */
 base_must_check int shm_socket_ask_who(int fd);
+
+/** Send a message with descriptors. Never waits. @return false: the peer's end is full, or shut */
+bool shm_message_send(int fd, const void *bytes, size_t count, const int *fds, unsigned fd_count);
 
 /** Send a hello. @return 0 or negative errno */
 base_must_check int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds);
