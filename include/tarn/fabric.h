@@ -214,10 +214,9 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_doma
  * Take a region back: from now on its handle is refused. Operations that began before may still end in its memory;
  * so that memory is of no other region while they could. shm: it is never of another; its bytes are the domain's again at
  * once where no peer has used the region, otherwise when those peers have called the fabric next, have disconnected or
- * ended. On
- * return no operation uses memory of the caller's any more. verbs: waits until the device has finished with this side's
- * operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields: a thread gives back
- * a task's region of 1 MiB or more.
+ * ended. On return no operation uses memory of the caller's any more. verbs: waits until the device has finished with
+ * this side's operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields: a thread
+ * gives back a task's region of 1 MiB or more.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
 
@@ -389,9 +388,9 @@ TARN_API void tarn_fabric_reject(struct tarn_fabric_incoming *incoming, int erro
  *
  * @param domain   the domain that the other side has access to
  * @param options  NULL: the defaults
- * @return 0; -ECONNREFUSED (no process listens, or the peer has refused); -ENOBUFS (the peer is out of memory); -ENOENT; -EACCES (the peer is another user's;
- *         tcp: another secret, or a certificate that is not accepted; logged); -EPERM (as tarn_fabric_listen()); -EINVAL;
- *         -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
+ * @return 0; -ECONNREFUSED (no process listens, or the peer has refused); -ENOBUFS (the peer is out of memory); -ENOENT;
+ *         -EACCES (the peer is another user's; tcp: another secret, or a certificate that is not accepted; logged);
+ *         -EPERM (as tarn_fabric_listen()); -EINVAL; -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
                                                  const struct tarn_fabric_connect_options *options,
@@ -467,9 +466,9 @@ struct tarn_fabric_op {
 
 /**
  * Start operations, in their order. Never waits. What cannot go yet goes on in later calls for the connection: with shm
- * what waits for credit, and the first operation on a region, whose memory its owner has to send. Each is the fabric's, with its memory, until it is known to have completed
- * by tarn_fabric_wait(), tarn_fabric_await() or tarn_fabric_test(); then its `result` is its outcome, also an error of the
- * start.
+ * what waits for credit, and the first operation on a region, whose memory its owner has to send. Each is the fabric's,
+ * with its memory, until it is known to have completed by tarn_fabric_wait(), tarn_fabric_await() or tarn_fabric_test();
+ * then its `result` is its outcome, also an error of the start.
  */
 TARN_API void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops,
                                uint32_t count);

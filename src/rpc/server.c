@@ -95,17 +95,13 @@ static int accept_clients(struct arrival *arrival, struct tarn_rpc_connection **
     return 0;
 }
 
-static uint64_t memory_of(const struct tarn_rpc_connection *connection)
-{
-    return connection->charged_bytes + connection->region->bytes + sizeof(*connection);
-}
-
 static void serve_connection(struct tarn_rpc_connection *connection)
 {
     struct rpc_worker *worker = connection->worker;
     struct rpc_shares *shares = &worker->server->shares;
     const struct rpc_share share = connection->share;
-    const uint64_t memory_bytes = memory_of(connection);
+    const uint64_t memory_bytes =
+        rpc_connection_bytes(&connection->geometry, !connection->caller.reads_are_copies);
     base_list_push_back(&worker->connections, &connection->link);
     rpc_count(&worker->counters.connections, 1);
     rpc_count(&worker->counters.memory_bytes, memory_bytes);
