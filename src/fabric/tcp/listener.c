@@ -208,12 +208,14 @@ static bool shake_hands(struct tcp_incoming *incoming)
         return false;
     }
     tcp_tls_attach(incoming->tls, incoming->net);
+    advance_stage(incoming,
+                  TCP_SPEAKING); /* now: the answer may be there before the call that sends it returns */
     int error = tcp_shake_try(incoming->net, incoming->tls, task_now() + tcp->options.heartbeat_ns);
     incoming->shaken = error == 0;
-    if (error == 0 || error == -EAGAIN)
-        advance_stage(incoming, error == 0 ? TCP_PROVED : TCP_SPEAKING);
-    if (error == 0)
+    if (error == 0) {
+        advance_stage(incoming, TCP_PROVED);
         return true;
+    }
     if (tcp_tls_reason(incoming->tls) != NULL)
         turn_away(incoming, TCP_NO_HELLO);
     else if (error != -EAGAIN)
