@@ -142,7 +142,8 @@ class Store:
                 runs.append(gathered)
                 gathered = []
             owner = keys.get(int.from_bytes(record.key, "little"))
-            gathered.append((record, owner.begun.get(int.from_bytes(record.value[:8], "little"), 0) if owner else 0))
+            told = owner and record.value  # of several deletions of a key nothing tells which of them this is
+            gathered.append((record, owner.begun.get(int.from_bytes(record.value[:8], "little"), 0) if told else 0))
         return [Run([record for record, _ in run], self.image.group_end(segment, run[-1][0]), max(begun for _, begun in run))
                 for run in runs + [gathered]]
 
