@@ -197,12 +197,14 @@ tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, uint64
 
 /**
  * Make a region of the caller's memory, which stays the caller's and must exist until tarn_fabric_region_free(). It is
- * not charged, and takes nothing of the domain's bytes.
+ * not charged, and takes nothing of the domain's bytes. It may be a region of another domain: then peers of both see
+ * the same bytes.
  *
  * @param memory, bytes  multiples of 8
  * @param rights         bits of enum tarn_fabric_rights
- * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (the provider exports only its own
- *         memory: shm, because peers map a file, and the simulator's)
+ * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (the provider does not export this
+ *         memory: the simulator none; `shm`, whose peers map a file and are kept from nothing in it, none but all of a
+ *         region of the same fabric whose peers may change it if these may, and else may not)
  *
  * Yields: where a device registers 1 MiB or more for a task (verbs:), a thread has it do so, in one call.
  */

@@ -99,7 +99,7 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric)
 
 bool fabric_registers(const struct tarn_fabric *fabric)
 {
-    return fabric->provider->region_register != NULL;
+    return fabric->provider->registers_any;
 }
 
 const char *fabric_atomics_name(enum tarn_fabric_atomics atomics)

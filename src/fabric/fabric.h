@@ -101,8 +101,10 @@ struct fabric_provider {
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */
     int (*region_alloc)(void *domain, struct tarn_fabric_region *region);
 
-    /** As region_alloc(), with the caller's `memory`. NULL: the provider cannot export a caller's memory */
+    /** As region_alloc(), with the caller's `memory`. NULL: the provider cannot export a caller's memory @return also
+     * -EOPNOTSUPP: it cannot export this memory, which registers_any says that it never returns */
     int (*region_register)(void *domain, struct tarn_fabric_region *region);
+    bool registers_any;
 
     /** Learn that memory for a domain's buffers was made, or is about to be freed. NULL: plain memory will do */
     int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
@@ -182,7 +184,7 @@ bool fabric_connection_fail(struct tarn_fabric_connection *connection, const cha
 /** The node of a fabric. */
 struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 
-/** Whether tarn_fabric_region_register() may succeed. */
+/** Whether tarn_fabric_region_register() takes any memory. */
 bool fabric_registers(const struct tarn_fabric *fabric);
 
 /** Post an operation that moves bytes and wait for it; the provider's run() carries it out at once where it can. @return

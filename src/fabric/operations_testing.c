@@ -308,6 +308,57 @@ static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* The same bytes in a second domain, whose peers have keys of their own for them, and none for what else the first has. */
+static void one_memory_is_in_two_domains(struct testing_fabric *testing)
+{
+    struct testing_pair first, second;
+    struct tarn_fabric_region *shared, *part;
+    uint64_t before, word = 41;
+    testing_pair_open(testing, &first, NULL);
+    second = first;
+    second.server_domain = testing_domain(testing->fabric, 0, 0);
+    int error = tarn_fabric_region_register(second.server_domain, first.all->memory, first.all->bytes,
+                                            first.all->handle.rights, &shared);
+    if (error == -EOPNOTSUPP && testing->subject->run != NULL) {
+        tarn_fabric_domain_close(second.server_domain);
+        testing_pair_close(&first);
+        return;
+    }
+    assert_int_equal(error, 0);
+    testing_connect(&second);
+    assert_int_equal(
+        tarn_fabric_write(first.client, 0, &first.all->handle, 8, &word, sizeof(word), TESTING_SECONDS(60)),
+        0);
+    assert_int_equal(tarn_fabric_faa(second.client, 0, &shared->handle, 8, 1, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(before, 41);
+    assert_int_equal(tarn_fabric_faa(first.client, 0, &first.all->handle, 8, 1, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(before, 42);
+    assert_int_equal(tarn_fabric_mem_load64(shared, 8), 43);
+    assert_int_equal(
+        tarn_fabric_read(second.client, 0, &shared->handle, 8, &word, sizeof(word), TESTING_SECONDS(60)), 0);
+    assert_int_equal(word, 43);
+    expect_refused(&second, TARN_FABRIC_READ, &first.all->handle, 0, 8);
+    expect_refused(&first, TARN_FABRIC_READ, &shared->handle, 0, 8);
+    assert_int_equal(tarn_fabric_region_register(second.server_domain, first.all->memory + 4096, 4096,
+                                                 TARN_FABRIC_MAY_READ, &part),
+                     testing->subject->registers ? 0 : -EOPNOTSUPP);
+    if (testing->subject->registers)
+        tarn_fabric_region_free(part);
+
+    struct tarn_fabric_handle stale = shared->handle;
+    tarn_fabric_region_free(shared);
+    expect_refused(&second, TARN_FABRIC_READ, &stale, 0, 8);
+    assert_int_equal(
+        tarn_fabric_read(first.client, 0, &first.all->handle, 8, &word, sizeof(word), TESTING_SECONDS(60)),
+        0);
+    assert_int_equal(word, 43);
+    testing_disconnect(&second);
+    tarn_fabric_domain_close(second.server_domain);
+    testing_pair_close(&first);
+}
+
 static void wrong_operations_are_refused(struct testing_fabric *testing)
 {
     struct testing_pair pair;
@@ -616,6 +667,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     EACH(rights_are_kept)                                                                                    \
     EACH(foreign_and_stale_handles_are_refused)                                                              \
     EACH(memory_of_the_callers_is_exported)                                                                  \
+    EACH(one_memory_is_in_two_domains)                                                                       \
     EACH(wrong_operations_are_refused)                                                                       \
     EACH(what_has_completed_comes_first)                                                                     \
     EACH(domains_have_limits)                                                                                \

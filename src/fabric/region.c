@@ -139,7 +139,7 @@ int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
     if (memory == NULL || !base_is_aligned((uintptr_t)memory, FABRIC_WORD_BYTES) ||
         !base_is_aligned(bytes, FABRIC_WORD_BYTES))
         return -EINVAL;
-    if (!fabric_registers(domain->fabric))
+    if (domain->fabric->provider->region_register == NULL)
         return -EOPNOTSUPP;
     struct making making = {.progress = NULL};
     return make_region(domain, memory, bytes, rights, &making, ret_region);

@@ -277,6 +277,54 @@ static void freed_memory_is_there_again(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* Memory in two domains is there again when no peer of either has it, and its file goes to none with more rights. */
+static void shared_memory_is_there_again(struct testing_fabric *testing)
+{
+    struct testing_pair pair, second;
+    struct tarn_fabric_region *shared, *again;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE;
+    uint64_t word = 1;
+    testing_pair_open(testing, &pair, NULL);
+    second = pair;
+    second.server_domain = testing_domain(testing->fabric, 0, 4096);
+    second.client_domain = testing_domain(testing->fabric, 0, 4096);
+    assert_int_equal(tarn_fabric_region_register(second.server_domain, pair.readable->memory,
+                                                 pair.readable->bytes, rights, &shared),
+                     -EOPNOTSUPP);
+    assert_int_equal(tarn_fabric_region_register(second.server_domain, pair.all->memory, pair.all->bytes,
+                                                 TARN_FABRIC_MAY_READ, &shared),
+                     -EOPNOTSUPP);
+    assert_int_equal(
+        tarn_fabric_region_register(second.server_domain, pair.all->memory, pair.all->bytes, rights, &shared),
+        0);
+    second.all = testing_region(second.server_domain, 4096, rights);
+    testing_connect(&second);
+    assert_int_equal(
+        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_SECONDS(60)), 0);
+    tarn_fabric_region_free(shared);
+    tarn_fabric_region_free(pair.all);
+    assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
+    do /* until it has learned of it */
+        assert_int_equal(tarn_fabric_write(second.client, 0, &second.all->handle, 0, &word, sizeof(word),
+                                           TESTING_SECONDS(60)),
+                         0);
+    while (tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &pair.all) != 0);
+
+    /* a ghost of the second domain's outlives the first domain */
+    assert_int_equal(
+        tarn_fabric_region_register(second.server_domain, pair.all->memory, pair.all->bytes, rights, &shared),
+        0);
+    assert_int_equal(
+        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_SECONDS(60)), 0);
+    tarn_fabric_disconnect(second.server);
+    tarn_fabric_region_free(shared);
+    testing_pair_close(&pair);
+    tarn_fabric_disconnect(second.client);
+    tarn_fabric_region_free(second.all);
+    tarn_fabric_domain_close(second.client_domain);
+    tarn_fabric_domain_close(second.server_domain);
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
 /* Attackers are plain threads' work: a task would be no other. */
@@ -288,6 +336,7 @@ static void freed_memory_is_there_again(struct testing_fabric *testing)
 
 IN_THREADS(questions_without_end_end_the_connection)
 IN_THREADS(freed_memory_is_there_again)
+IN_THREADS(shared_memory_is_there_again)
 IN_THREADS(a_closed_socket_frees_no_memory)
 IN_THREADS(lies_about_regions_are_refused)
 IN_THREADS(answers_without_question_end_the_connection)
@@ -297,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(questions_without_end_end_the_connection_here),
         cmocka_unit_test(freed_memory_is_there_again_here),
+        cmocka_unit_test(shared_memory_is_there_again_here),
         cmocka_unit_test(a_closed_socket_frees_no_memory_here),
         cmocka_unit_test(lies_about_regions_are_refused_here),
         cmocka_unit_test(answers_without_question_end_the_connection_here),

@@ -4,6 +4,8 @@
  */
 #include "fabric/shm/shm.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 /*
  * format: the table, of one machine's byte order: for each slot a word
@@ -16,15 +18,18 @@
 
 #define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
-/* A region, or what is left of one that was freed while peers had its file. */
+/* A region, or what is left of one that was freed while others had its file. */
 struct shm_region {
+    struct base_list link;      /* shm.regions, if the file is its own */
     struct base_list exposures; /* of struct shm_exposure */
+    struct shm_domain *domain;
+    struct shm_region *origin; /* the region of another domain whose memory this is; NULL: it has its own */
     struct shm_file file;
     uint64_t key;
     uint64_t generation; /* 0: peers cannot ask for it yet */
     uint64_t bytes;
     uint32_t rights;
-    bool is_freed;
+    uint32_t holders; /* the region until it is freed, exposures, and regions whose origin it is */
 };
 
 /* That a connection's peer has a region's file, and perhaps has it mapped. */
@@ -51,8 +56,11 @@ uint64_t shm_table_bytes(uint32_t slots)
     return base_align_up(slots * sizeof(uint64_t), BASE_PAGE_BYTES);
 }
 
-static void drop_parts(struct shm_domain *domain)
+/* A domain has gone, or one of its regions has: the last frees it. */
+static void let_go_of_domain(struct shm_domain *domain)
 {
+    if (--domain->holders > 0)
+        return;
     shm_file_drop(&domain->table_file);
     base_account_give(account_of(domain), domain->charged_bytes);
     base_free(account_of(domain), domain->regions, domain->table_slots * sizeof(*domain->regions));
@@ -86,6 +94,7 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
     domain->identity = task_rng(shm->node);
     domain->table_slots = options->regions_max;
     domain->table_file.fd = -1;
+    domain->holders = 1;
     domain->left_bytes[false] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
     domain->left_bytes[true] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
     base_list_init(&domain->connections);
@@ -93,7 +102,7 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
     if (error == 0)
         error = make_table(domain);
     if (error != 0) {
-        drop_parts(domain);
+        let_go_of_domain(domain);
         return error;
     }
     *ret_domain = domain;
@@ -103,40 +112,78 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
 void shm_domain_close(void *state)
 {
     struct shm_domain *domain = state;
+    struct shm_service *service = &domain->shm->service;
     struct base_list *item;
-    shm_service_lock(&domain->shm->service);
+    shm_service_lock(service);
     while ((item = base_list_first(&domain->connections)) != NULL)
         shm_ghost_end_locked(base_container_of(item, struct shm_connection, link));
-    shm_service_unlock(&domain->shm->service);
-    drop_parts(domain);
+    let_go_of_domain(domain);
+    shm_service_unlock(service);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */
+
+/* The bytes that a region takes of its domain's. */
+static uint64_t own_bytes(const struct shm_region *own)
+{
+    return own->origin == NULL ? own->bytes : 0;
+}
 
 /* Take a slot and a part of the domain's bytes for a region. @return 0; -ENOSPC */
 static int take_slot(struct shm_domain *domain, struct shm_region *own, uint32_t *ret_slot)
 {
     uint64_t *left_bytes = &domain->left_bytes[may_change(own->rights)];
     uint32_t slot = 0;
-    shm_service_lock(&domain->shm->service);
+    task_mutex_assert_held(&domain->shm->service.lock);
     while (slot < domain->table_slots && domain->regions[slot] != NULL)
         slot++;
-    const bool is_there = slot < domain->table_slots && own->bytes <= *left_bytes;
-    if (is_there) {
-        domain->regions[slot] = own;
-        *left_bytes -= own->bytes;
-    }
-    shm_service_unlock(&domain->shm->service);
+    if (slot == domain->table_slots || own_bytes(own) > *left_bytes)
+        return -ENOSPC;
+    domain->regions[slot] = own;
+    *left_bytes -= own_bytes(own);
     *ret_slot = slot;
-    return is_there ? 0 : -ENOSPC;
+    return 0;
 }
 
-/* Give back what a region had, once no peer has its file. */
-static void release_region(struct shm_domain *domain, struct shm_region *own)
+/* One of a region's holders has gone; the last gives back what the region had. */
+static void let_go_of_region(struct shm_region *own)
+{
+    while (own != NULL && --own->holders == 0) {
+        struct shm_domain *domain = own->domain;
+        struct shm_region *origin = own->origin;
+        domain->left_bytes[may_change(own->rights)] += own_bytes(own);
+        base_free(account_of(domain), own, sizeof(*own));
+        let_go_of_domain(domain);
+        own = origin;
+    }
+}
+
+/* Make a region without a file, with a slot. @param origin  NULL: none @return 0; -ENOMEM; -ENOSPC */
+static int begin_region(struct shm_domain *domain, const struct tarn_fabric_region *region,
+                        struct shm_region *origin, uint32_t *ret_slot, struct shm_region **ret_own)
 {
     task_mutex_assert_held(&domain->shm->service.lock);
-    domain->left_bytes[may_change(own->rights)] += own->bytes;
-    base_free(account_of(domain), own, sizeof(*own));
+    struct shm_region *own = base_alloc(account_of(domain), sizeof(*own));
+    if (own == NULL)
+        return -ENOMEM;
+    *own = (struct shm_region){.domain = domain,
+                               .origin = origin,
+                               .file = {.fd = -1},
+                               .bytes = region->bytes,
+                               .rights = region->handle.rights,
+                               .holders = 1};
+    base_list_init(&own->link);
+    base_list_init(&own->exposures);
+    int error = take_slot(domain, own, ret_slot);
+    if (error != 0) {
+        base_free(account_of(domain), own, sizeof(*own));
+        return error;
+    }
+    domain->holders++;
+    if (origin != NULL)
+        origin->holders++;
+    *ret_own = own;
+    return 0;
 }
 
 /* Have the memory of a region, all zero and all there, so that a lack of memory is an error here and no signal later. */
@@ -147,54 +194,85 @@ static int make_memory(const struct tarn_fabric_region *region, struct shm_regio
 }
 
 /* Have peers find a region. */
-static void publish_region(struct shm_domain *domain, struct shm_region *own, uint32_t slot)
+static void publish_region_locked(struct shm_region *own, uint32_t slot, struct tarn_fabric_region *region)
 {
-    shm_service_lock(&domain->shm->service);
+    struct shm_domain *domain = own->domain;
     own->key = fabric_keys_next(&domain->keys, slot);
     own->generation = domain->keys.count;
     atomic_store(&domain->table[slot], own->generation);
-    shm_service_unlock(&domain->shm->service);
+    region->state = own;
+    region->handle.domain = domain->identity;
+    region->handle.key = own->key;
 }
 
-/* End a region that no peer knows any more. */
-static void end_region(struct shm_domain *domain, struct shm_region *own, uint32_t slot)
+/* End a region that no peer can ask for any more. */
+static void end_region(struct shm_region *own, uint32_t slot)
 {
-    struct shm_service *service = &domain->shm->service;
+    struct shm_service *service = &own->domain->shm->service;
     shm_file_drop(&own->file);
     shm_service_lock(service);
-    if (domain->regions[slot] == own)
-        domain->regions[slot] = NULL;
-    own->is_freed = true;
-    if (base_list_empty(&own->exposures))
-        release_region(domain, own);
+    if (own->domain->regions[slot] == own)
+        own->domain->regions[slot] = NULL;
+    let_go_of_region(own);
     shm_service_unlock(service);
 }
 
 int shm_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
-    struct shm_region *own = base_alloc(account_of(domain), sizeof(*own));
+    struct shm_service *service = &domain->shm->service;
+    struct shm_region *own;
     uint32_t slot;
-    if (own == NULL)
-        return -ENOMEM;
-    *own = (struct shm_region){.file = {.fd = -1}, .bytes = region->bytes, .rights = region->handle.rights};
-    base_list_init(&own->exposures);
-    int error = take_slot(domain, own, &slot);
-    if (error != 0) {
-        base_free(account_of(domain), own, sizeof(*own));
+    shm_service_lock(service);
+    int error = begin_region(domain, region, NULL, &slot, &own);
+    shm_service_unlock(service);
+    if (error != 0)
         return error;
-    }
     error = make_memory(region, own);
     if (error != 0) {
-        end_region(domain, own, slot);
+        end_region(own, slot);
         return error;
     }
-    publish_region(domain, own, slot);
     region->memory = own->file.memory;
-    region->state = own;
-    region->handle.domain = domain->identity;
-    region->handle.key = own->key;
+    shm_service_lock(service);
+    base_list_push_back(&domain->shm->regions, &own->link);
+    publish_region_locked(own, slot, region);
+    shm_service_unlock(service);
     return 0;
+}
+
+/* The region of this fabric's that has this memory, all of it, and whose peers may do as much: they get its file. */
+static struct shm_region *find_origin(struct shm *shm, const struct tarn_fabric_region *region)
+{
+    base_list_for_each(item, &shm->regions) {
+        struct shm_region *own = base_container_of(item, struct shm_region, link);
+        if (own->file.memory == region->memory && own->bytes == region->bytes &&
+            may_change(own->rights) == may_change(region->handle.rights))
+            return own;
+    }
+    return NULL;
+}
+
+int shm_region_register(void *state, struct tarn_fabric_region *region)
+{
+    struct shm_domain *domain = state;
+    struct shm_service *service = &domain->shm->service;
+    struct shm_region *own;
+    uint32_t slot;
+    int error = -EOPNOTSUPP;
+    shm_service_lock(service);
+    struct shm_region *origin = find_origin(domain->shm, region);
+    int fd = origin == NULL ? -1 : fcntl(origin->file.fd, F_DUPFD_CLOEXEC, 0);
+    if (origin != NULL)
+        error = fd < 0 ? -errno : begin_region(domain, region, origin, &slot, &own);
+    if (error == 0) {
+        own->file = (struct shm_file){.fd = fd, .bytes = own->bytes};
+        publish_region_locked(own, slot, region);
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+    shm_service_unlock(service);
+    return error;
 }
 
 void shm_region_free(void *state, struct tarn_fabric_region *region)
@@ -206,25 +284,24 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
     shm_service_lock(&domain->shm->service);
     atomic_store(&domain->table[slot], 0);
     domain->regions[slot] = NULL;
+    base_list_remove(&own->link);
     base_list_for_each(item, &own->exposures)
         (void)shm_note_send(base_container_of(item, struct shm_exposure, of_region)->connection->socket.fd,
                             &freed,
                             -1); /* if the socket is full, the next region that is freed brings the news */
     shm_service_unlock(&domain->shm->service);
-    end_region(domain, own, slot);
+    end_region(own, slot);
 }
 
 /* ---- what peers have ---------------------------------------------------------------------------- */
 
 static void end_exposure(struct shm_exposure *exposure)
 {
-    struct shm_domain *domain = exposure->connection->domain;
     struct shm_region *own = exposure->region;
     base_list_remove(&exposure->of_region);
     base_list_remove(&exposure->of_connection);
-    base_free(account_of(domain), exposure, sizeof(*exposure));
-    if (own->is_freed && base_list_empty(&own->exposures))
-        release_region(domain, own);
+    base_free(account_of(own->domain), exposure, sizeof(*exposure));
+    let_go_of_region(own);
 }
 
 /* @return the connection's exposure of a region, or NULL */
@@ -247,6 +324,7 @@ static int expose(struct shm_connection *connection, struct shm_region *own)
         return -ENOMEM;
     exposure->connection = connection;
     exposure->region = own;
+    own->holders++;
     base_list_push_back(&own->exposures, &exposure->of_region);
     base_list_push_back(&connection->exposures, &exposure->of_connection);
     return 0;

@@ -17,6 +17,7 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
     shm->node = node;
     base_spin_init(&shm->mappings_lock);
     base_list_init(&shm->mappings);
+    base_list_init(&shm->regions);
     base_log_limit_init(&shm->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
     int error = shm_service_open(&shm->service, &node->memory);
     if (error != 0) {
@@ -59,6 +60,7 @@ const struct fabric_provider fabric_provider_shm = {
     .domain_close = shm_domain_close,
     .regions_take_time = true,
     .region_alloc = shm_region_alloc,
+    .region_register = shm_region_register,
     .region_free = shm_region_free,
     .listen = shm_listen,
     .listener_close = shm_listener_close,

@@ -169,6 +169,7 @@ struct shm_domain {
     uint32_t table_slots;
     uint64_t charged_bytes;
     /* What follows is guarded by the service's lock. */
+    uint32_t holders; /* the domain until it is closed, and its regions until nothing is left of them */
     struct shm_region **regions; /* by slot; NULL: none */
     struct fabric_keys keys;
     uint64_t left_bytes[2];       /* bytes that regions may still take; [1]: those that peers may change */
@@ -191,6 +192,7 @@ void shm_exposures_end_locked(struct shm_connection *connection);
 int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
 void shm_domain_close(void *state);
 int shm_region_alloc(void *state, struct tarn_fabric_region *region);
+int shm_region_register(void *state, struct tarn_fabric_region *region);
 void shm_region_free(void *state, struct tarn_fabric_region *region);
 
 /* ---- peer.c: a peer's domain -------------------------------------------------------------------- */
@@ -429,6 +431,8 @@ struct shm {
     struct tarn_node *node;
     struct shm_service service;
     struct base_log_limit refusals; /* limits the lines about refused clients */
+    struct base_list
+        regions; /* of struct shm_region, those with a file of their own; the service's lock guards it */
     struct base_spin mappings_lock; /* guards the list, and the counts in it */
     struct base_list mappings;      /* of struct shm_mapping: files of peers */
 };

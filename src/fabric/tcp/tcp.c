@@ -207,6 +207,7 @@ const struct fabric_provider fabric_provider_tcp = {
     .regions_take_time = true,
     .region_alloc = tcp_region_alloc,
     .region_register = tcp_region_alloc,
+    .registers_any = true,
     .region_free = tcp_region_free,
     .listen = tcp_listen,
     .listener_close = tcp_listener_close,

@@ -58,6 +58,7 @@ const struct fabric_provider fabric_provider_verbs = {
     .registering_takes_time = true,
     .region_alloc = verbs_region_alloc,
     .region_register = verbs_region_register,
+    .registers_any = true,
     .region_free = verbs_region_free,
     .buffers_made = verbs_buffers_made,
     .buffers_gone = verbs_buffers_gone,
