@@ -53,6 +53,7 @@ static int make_connection(struct shm_domain *domain, const struct tarn_fabric_c
     return 0;
 }
 
+/* Send the hello, with the ring: from then on it needs no descriptor. */
 static int say_hello(struct shm_connection *connection, const struct tarn_fabric_connect_options *options)
 {
     const struct shm_domain *domain = connection->domain;
@@ -64,7 +65,10 @@ static int say_hello(struct shm_connection *connection, const struct tarn_fabric
     const int fds[SHM_HELLO_FDS] = {[SHM_TABLE] = domain->table_file.fd, [SHM_RING] = connection->in.file.fd};
     if (options->data_bytes > 0)
         memcpy(hello.data, options->data, options->data_bytes);
-    return shm_hello_send(connection->socket.fd, &hello, fds);
+    int error = shm_hello_send(connection->socket.fd, &hello, fds);
+    if (error == 0)
+        shm_file_close(&connection->in.file);
+    return error;
 }
 
 /* Map the peer's files, if they are as its hello says. */
@@ -82,7 +86,7 @@ static int adopt_peer(struct shm_connection *connection, const struct shm_greeti
     shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes);
     connection->data_bytes = hello->data_bytes;
     memcpy(connection->data, hello->data, hello->data_bytes);
-    return shm_peer_domain_take(hello, greeting->fds[SHM_TABLE], &connection->peer);
+    return shm_peer_domain_take(connection->shm, hello, greeting->fds[SHM_TABLE], &connection->peer);
 }
 
 /* Open a pidfd of the peer's process, which must still hold the other end of the socket. */

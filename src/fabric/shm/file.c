@@ -70,11 +70,17 @@ int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_fi
     return 0;
 }
 
+void shm_file_close(struct shm_file *file)
+{
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    file->fd = -1;
+}
+
 void shm_file_drop(struct shm_file *file)
 {
     if (file->memory != NULL)
         (void)munmap(file->memory, file->bytes);
-    if (file->fd >= 0)
-        (void)close(file->fd);
+    shm_file_close(file);
     *file = (struct shm_file){.fd = -1};
 }

@@ -53,11 +53,12 @@ static void leave_mapping(struct shm *shm, struct shm_mapping *mapping)
     base_free(account_of(shm), mapping, sizeof(*mapping));
 }
 
-/* Map a file, if it is not mapped. Called by the service's thread alone. @return 0; -EPROTO; -ENOMEM */
-static int take_mapping(struct shm *shm, int fd, bool writable, struct shm_mapping **ret_mapping)
+/* Map a file, if it is not mapped, or another thread has not done so yet. @return 0; -EPROTO; -ENOMEM */
+static int take_mapping(struct shm *shm, int fd, uint64_t bytes, bool writable,
+                        struct shm_mapping **ret_mapping)
 {
     struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0)
+    if (fd < 0 || fstat(fd, &status) != 0 || (uint64_t)status.st_size != bytes)
         return -EPROTO;
     struct shm_mapping *mapping = use_mapping(shm, &status, writable);
     if (mapping != NULL) {
@@ -69,7 +70,7 @@ static int take_mapping(struct shm *shm, int fd, bool writable, struct shm_mappi
         return -ENOMEM;
     *mapping = (struct shm_mapping){
         .device = status.st_dev, .number = status.st_ino, .writable = writable, .users = 1};
-    int error = shm_file_take(fd, (uint64_t)status.st_size, writable, &mapping->file);
+    int error = shm_file_take(fd, bytes, writable, &mapping->file);
     if (error != 0) {
         base_free(account_of(shm), mapping, sizeof(*mapping));
         return error;
@@ -103,16 +104,12 @@ static int make_sight(struct shm_connection *connection, const struct shm_note *
     struct shm_sight *sight = base_alloc(account_of(shm), sizeof(*sight));
     if (sight == NULL)
         return -ENOMEM;
-    int error = take_mapping(shm, fd, writable, &sight->mapping);
-    if (error == 0 && sight->mapping->file.bytes != note->bytes) {
-        leave_mapping(shm, sight->mapping);
-        error = -EPROTO;
-    }
+    int error = take_mapping(shm, fd, note->bytes, writable, &sight->mapping);
     if (error != 0) {
         base_free(account_of(shm), sight, sizeof(*sight));
         return error;
     }
-    const _Atomic uint64_t *table = (const _Atomic uint64_t *)(const void *)peer->table.memory;
+    const _Atomic uint64_t *table = (const _Atomic uint64_t *)(const void *)peer->table->file.memory;
     sight->key = note->key;
     sight->generation = note->generation;
     sight->now = &table[note->slot];
@@ -190,11 +187,12 @@ void shm_peer_take_news(struct shm_connection *connection)
 
 /* ---- a peer's domain ---------------------------------------------------------------------------- */
 
-int shm_peer_domain_take(const struct shm_hello *hello, int table, struct shm_peer_domain *peer)
+int shm_peer_domain_take(struct shm *shm, const struct shm_hello *hello, int table,
+                         struct shm_peer_domain *peer)
 {
     if (hello->table_slots == 0 || hello->table_slots > TARN_FABRIC_REGIONS_MAX)
         return -EPROTO;
-    int error = shm_file_take(table, shm_table_bytes(hello->table_slots), false, &peer->table);
+    int error = take_mapping(shm, table, shm_table_bytes(hello->table_slots), false, &peer->table);
     if (error != 0)
         return error;
     peer->identity = hello->identity;
@@ -214,8 +212,9 @@ void shm_peer_domain_drop(struct shm *shm, struct shm_peer_domain *peer)
             drop_sight(shm, sight);
         }
     }
-    if (peer->table.memory != NULL)
-        shm_file_drop(&peer->table);
+    if (peer->table != NULL)
+        leave_mapping(shm, peer->table);
+    peer->table = NULL;
 }
 
 int shm_peer_ask(struct shm_connection *connection, const struct tarn_fabric_op *op)

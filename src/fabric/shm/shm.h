@@ -37,6 +37,9 @@ base_must_check int shm_file_make(const char *name, uint64_t bytes, bool readers
  */
 base_must_check int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_file);
 
+/** Close the descriptor; the memory stays mapped. */
+void shm_file_close(struct shm_file *file);
+
 /** Unmap and close. */
 void shm_file_drop(struct shm_file *file);
 
@@ -216,7 +219,7 @@ struct shm_sight {
 /* A peer's domain. Its user is the connection's, but for what the service's thread says. */
 struct shm_peer_domain {
     uint64_t identity;
-    struct shm_file table;
+    struct shm_mapping *table; /* NULL: not known yet */
     uint32_t table_slots;
     struct shm_sight *sights[SHM_BUCKETS]; /* by key */
     uint64_t refused;       /* the key of which the peer said last that it has no such region */
@@ -232,7 +235,7 @@ struct shm_hello;
 struct shm_note;
 
 /** Take the domain of a hello. @param table  the file of its table, still the caller's @return 0; -EPROTO; -ENOMEM */
-base_must_check int shm_peer_domain_take(const struct shm_hello *hello, int table,
+base_must_check int shm_peer_domain_take(struct shm *shm, const struct shm_hello *hello, int table,
                                          struct shm_peer_domain *peer);
 
 /** Unmap a peer's domain. */
