@@ -1,4 +1,5 @@
 /* Listeners: a client waits in one queue, of 64, until its hello has come, and in another until it is accepted. */
+#include "fabric/arrivals.h"
 #include "fabric/shm/shm.h"
 #include "task/net.h"
 #include <errno.h>
@@ -7,26 +8,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SILENT_MAX 64  /* clients whose hello has not come; the oldest is dropped when there are more */
-#define READY_MAX  128 /* clients whose hello has come; further ones are refused */
+#define SILENT_MAX 64 /* clients whose hello has not come; the oldest is dropped when there are more */
 
 struct shm_listener {
     struct shm *shm;
     struct shm_source socket;
     struct sockaddr_un address;
     struct net_unix_file file;
-    struct base_list silent; /* of struct shm_incoming; the service's lock guards these four fields */
-    struct base_list ready;
+    struct base_list silent; /* of struct shm_incoming; the service's lock guards this and the next field */
     uint32_t silent_count;
-    uint32_t ready_count;
-    _Atomic bool has_ready;
-    struct fabric_bell bell;
+    struct fabric_arrivals ready;
 };
 
 /* A client that wants to connect. */
 struct shm_incoming {
     struct base_list link;
-    struct shm_listener *listener; /* the listener while the client is in one of its lists */
+    struct shm_listener *listener; /* the listener while the client is silent */
     struct shm *shm;
     struct shm_source socket;
     struct shm_greeting greeting;
@@ -43,11 +40,16 @@ static void refuse_peer(struct shm_incoming *incoming, int error)
     base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
 }
 
-static void drop_silent(struct shm_incoming *incoming, int error)
+static void leave_silent(struct shm_incoming *incoming)
 {
     base_list_remove(&incoming->link);
     incoming->listener->silent_count--;
     shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
+}
+
+static void drop_silent(struct shm_incoming *incoming, int error)
+{
+    leave_silent(incoming);
     refuse_peer(incoming, error);
 }
 
@@ -67,21 +69,14 @@ static void incoming_event(struct shm_source *source)
     int error = shm_hello_receive(incoming->shm->service.closer, source->fd, &incoming->greeting);
     if (error == -EAGAIN)
         return;
-    if (error == 0 && listener->ready_count == READY_MAX)
-        error = -EUSERS;
-    if (error != 0) {
-        if (error != -ECONNRESET) /* otherwise the client has gone away */
-            log_refusal(incoming->shm, error);
-        drop_silent(incoming, error);
+    leave_silent(incoming);
+    if (error == 0 && fabric_arrivals_push(&listener->ready, &incoming->link))
         return;
-    }
-    base_list_remove(&incoming->link);
-    listener->silent_count--;
-    shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
-    base_list_push_back(&listener->ready, &incoming->link);
-    listener->ready_count++;
-    atomic_store(&listener->has_ready, true);
-    fabric_bell_ring(&listener->bell);
+    if (error == 0)
+        error = -EUSERS;
+    if (error != -ECONNRESET) /* otherwise the client has gone away */
+        log_refusal(incoming->shm, error);
+    refuse_peer(incoming, error);
 }
 
 static void take_in(struct shm_listener *listener, int fd)
@@ -153,8 +148,7 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     listener->address = where;
     listener->socket.event = listener_event;
     base_list_init(&listener->silent);
-    base_list_init(&listener->ready);
-    fabric_bell_init(&listener->bell);
+    fabric_arrivals_init(&listener->ready);
     error = open_socket(listener);
     if (error != 0) {
         base_free(&shm->node->memory, listener, sizeof(*listener));
@@ -164,57 +158,31 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     return 0;
 }
 
-/* @return NULL: no client is ready */
-static struct shm_incoming *pop_ready_locked(struct shm_listener *listener)
-{
-    task_mutex_assert_held(&listener->shm->service.lock);
-    struct base_list *item = base_list_pop_front(&listener->ready);
-    atomic_store(&listener->has_ready, !base_list_empty(&listener->ready));
-    if (item == NULL)
-        return NULL;
-    listener->ready_count--;
-    return base_container_of(item, struct shm_incoming, link);
-}
-
 void shm_listener_close(void *state)
 {
     struct shm_listener *listener = state;
     struct shm *shm = listener->shm;
-    struct shm_incoming *incoming;
     struct base_list *item;
     shm_service_lock(&shm->service);
     shm_service_forget_locked(&shm->service, &listener->socket);
     while ((item = base_list_first(&listener->silent)) != NULL)
         drop_silent(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
-    while ((incoming = pop_ready_locked(listener)) != NULL)
-        refuse_peer(incoming, -ECONNREFUSED);
     shm_service_unlock(&shm->service);
+    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
+        refuse_peer(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
     net_unix_remove(listener->address.sun_path, &listener->file);
     shm_socket_close(shm->service.closer, listener->socket.fd);
     base_free(&shm->node->memory, listener, sizeof(*listener));
 }
 
-static bool is_ready(void *arg)
-{
-    struct shm_listener *listener = arg;
-    return atomic_load(&listener->has_ready);
-}
-
 int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
 {
     struct shm_listener *listener = state;
-    const struct fabric_condition condition = {.ready = is_ready, .arg = listener};
-    struct shm_incoming *incoming = NULL;
-    while (incoming == NULL) { /* another caller may be quicker */
-        int error = fabric_bell_wait(&listener->bell, &condition, deadline_ns);
-        if (error != 0)
-            return error;
-        shm_service_lock(&listener->shm->service);
-        incoming = pop_ready_locked(listener);
-        shm_service_unlock(&listener->shm->service);
-    }
-    *ret_incoming = incoming;
-    return 0;
+    struct base_list *item;
+    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
+    if (error == 0)
+        *ret_incoming = base_container_of(item, struct shm_incoming, link);
+    return error;
 }
 
 uint32_t shm_incoming_data(const void *state, const void **ret_data)

@@ -1,4 +1,5 @@
 /* Listeners: a client waits, as a connection without queue pair or memory, until it is accepted or rejected. */
+#include "fabric/arrivals.h"
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <netdb.h>
@@ -6,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define READY_MAX 128 /* clients that wait; further ones are refused */
-#define PARTS_MAX 64  /* first parts of hellos that are kept; the oldest is dropped when there are more */
+#define PARTS_MAX 64 /* first parts of hellos that are kept; the oldest is dropped when there are more */
 
 /* The first part of a hello, which its nonce identifies. */
 struct part {
@@ -20,12 +20,9 @@ struct verbs_listener {
     enum verbs_what what;
     struct verbs *verbs;
     struct rdma_cm_id *id;
-    struct fabric_bell bell;
+    struct fabric_arrivals ready; /* of struct verbs_connection */
     struct part parts[PARTS_MAX]; /* touched by the service's thread alone */
     uint32_t parts_next;
-    struct base_spin lock;  /* guards the fields below */
-    struct base_list ready; /* of struct verbs_connection */
-    uint32_t ready_count;
 };
 
 /* ---- addresses ---------------------------------------------------------------------------------- */
@@ -99,18 +96,6 @@ static bool join_parts(struct verbs_listener *listener, struct verbs_hello *hell
     return false;
 }
 
-static bool push_ready(struct verbs_listener *listener, struct verbs_connection *incoming)
-{
-    base_spin_lock(&listener->lock);
-    const bool room = listener->ready_count < READY_MAX;
-    if (room) {
-        base_list_push_back(&listener->ready, &incoming->link);
-        listener->ready_count++;
-    }
-    base_spin_unlock(&listener->lock);
-    return room;
-}
-
 /* @return 0: the client waits to be accepted; otherwise the kind of hello that refuses it */
 static enum verbs_hello_kind admit_client(struct verbs_listener *listener, const struct rdma_cm_event *event)
 {
@@ -135,13 +120,11 @@ static enum verbs_hello_kind admit_client(struct verbs_listener *listener, const
     incoming->hello = hello;
     incoming->id = event->id;
     event->id->context = incoming;
-    if (!push_ready(listener, incoming)) {
-        incoming->id = NULL;
-        verbs_connection_free(incoming);
-        return VERBS_REFUSAL;
-    }
-    fabric_bell_ring(&listener->bell); /* the incoming may be freed by now */
-    return 0;
+    if (fabric_arrivals_push(&listener->ready, &incoming->link))
+        return 0;
+    incoming->id = NULL;
+    verbs_connection_free(incoming);
+    return VERBS_REFUSAL;
 }
 
 void verbs_listener_event(struct rdma_cm_event *event)
@@ -165,7 +148,7 @@ static int begin_listening(struct verbs_listener *listener, struct sockaddr_stor
     int error = rdma_bind_addr(listener->id, (struct sockaddr *)address) == 0 ? 0 : -errno;
     if (error == 0)
         error = verbs_check_device(listener->verbs, listener->id);
-    if (error == 0 && rdma_listen(listener->id, READY_MAX) != 0)
+    if (error == 0 && rdma_listen(listener->id, FABRIC_ARRIVALS_MAX) != 0)
         error = -errno;
     if (error != 0)
         (void)rdma_destroy_id(listener->id);
@@ -184,9 +167,7 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
         return -ENOMEM;
     listener->what = VERBS_LISTENER;
     listener->verbs = verbs;
-    fabric_bell_init(&listener->bell);
-    base_spin_init(&listener->lock);
-    base_list_init(&listener->ready);
+    fabric_arrivals_init(&listener->ready);
     error = begin_listening(listener, &where);
     if (error != 0) {
         base_free(&verbs->node->memory, listener, sizeof(*listener));
@@ -196,48 +177,24 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
     return 0;
 }
 
-static struct verbs_connection *pop_ready(struct verbs_listener *listener)
-{
-    base_spin_lock(&listener->lock);
-    struct base_list *item = base_list_pop_front(&listener->ready);
-    listener->ready_count -= item != NULL ? 1 : 0;
-    base_spin_unlock(&listener->lock);
-    return item == NULL ? NULL : base_container_of(item, struct verbs_connection, link);
-}
-
 void verbs_listener_close(void *state)
 {
     struct verbs_listener *listener = state;
-    struct verbs_connection *incoming;
+    struct base_list *item;
     (void)rdma_destroy_id(listener->id); /* no client comes from now on */
-    while ((incoming = pop_ready(listener)) != NULL)
-        verbs_reject(incoming, -ECONNREFUSED);
+    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
+        verbs_reject(base_container_of(item, struct verbs_connection, link), -ECONNREFUSED);
     base_free(&listener->verbs->node->memory, listener, sizeof(*listener));
-}
-
-static bool somebody_is_ready(void *arg)
-{
-    struct verbs_listener *listener = arg;
-    base_spin_lock(&listener->lock);
-    const bool ready = listener->ready_count > 0;
-    base_spin_unlock(&listener->lock);
-    return ready;
 }
 
 int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
 {
     struct verbs_listener *listener = state;
-    const struct fabric_condition condition = {.ready = somebody_is_ready, .arg = listener};
-    for (;;) {
-        struct verbs_connection *incoming = pop_ready(listener);
-        if (incoming != NULL) {
-            *ret_incoming = incoming;
-            return 0;
-        }
-        int error = fabric_bell_wait(&listener->bell, &condition, deadline_ns);
-        if (error != 0)
-            return error;
-    }
+    struct base_list *item;
+    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
+    if (error == 0)
+        *ret_incoming = base_container_of(item, struct verbs_connection, link);
+    return error;
 }
 
 uint32_t verbs_incoming_data(const void *state, const void **ret_data)

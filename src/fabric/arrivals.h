@@ -1,0 +1,29 @@
+/* Clients that have said their hello and wait to be accepted or rejected: a listener's queue. For the providers. */
+#ifndef FABRIC_ARRIVALS_H
+#define FABRIC_ARRIVALS_H
+
+#include "fabric/bell.h"
+
+#define FABRIC_ARRIVALS_MAX 128 /* the most that wait; further ones are refused */
+
+struct fabric_arrivals {
+    struct base_spin lock; /* guards list and count */
+    struct base_list list;
+    uint32_t count;
+    struct fabric_bell bell;
+};
+
+/** Begin without clients. */
+void fabric_arrivals_init(struct fabric_arrivals *arrivals);
+
+/** Put a client at the end, by its link. Any thread. @return false: too many wait. Else it may be freed by now */
+base_must_check bool fabric_arrivals_push(struct fabric_arrivals *arrivals, struct base_list *client);
+
+/** Take the first client out. Any thread. @return its link; NULL: there is none */
+struct base_list *fabric_arrivals_pop(struct fabric_arrivals *arrivals);
+
+/** Wait for a client and take it out. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
+base_must_check int fabric_arrivals_wait(struct fabric_arrivals *arrivals, uint64_t deadline_ns,
+                                         struct base_list **ret_client);
+
+#endif
