@@ -17,12 +17,12 @@ struct options {
     bool peers;
 };
 
-static const char *const cases[] = {"memory", "message", "operation", "region", NULL};
+static const char *const cases[] = {"memory", "message", "operation", "together", "region", NULL};
 static const char *const providers[] = {"shm", "tcp", NULL};
 static const char *const op_names[] = {"read", "write", "cas", "message"}; /* as enum lab_fabric_op */
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(LIST, "only", only, "Measure only these: memory, message, operation, region.",
+    BENCH_OPTION(LIST, "only", only, "Measure only these: memory, message, operation, together, region.",
                  .metavar = "CASE[,...]"),
     BENCH_OPTION(LIST, "providers", providers, "Of these alone: shm, tcp.", .metavar = "NAME[,...]"),
     BENCH_OPTION(LIST, "sizes", sizes, "What an operation moves, 8 to 1M, multiples of 8.",
@@ -145,6 +145,35 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
     return error;
 }
 
+/* What is posted together beside the same, one after the other. */
+static int run_together(struct lab_fabric_job *job)
+{
+    static const struct subject pairs[] = {{"write", lab_fabric_write_alone},
+                                           {"write+cas", lab_fabric_fenced},
+                                           {"write, cas", lab_fabric_write_then_cas}},
+                                reads[] = {{"together", lab_fabric_reads_together},
+                                           {"in turn", lab_fabric_reads_in_turn}};
+    const char *provider = lab_server_is_shm(job->server) ? "shm" : "tcp";
+    struct bench_case *self;
+    int error = bench_case_open(job->bench, "fenced", "times/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "provider", provider);
+    for (unsigned i = 0; i < base_array_count(pairs); i++)
+        bench_case_subject(self, pairs[i].name, pairs[i].measure, job);
+    error = bench_case_finish(self);
+    if (error == 0)
+        error = bench_case_open(job->bench, "peers", "operations/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "provider", provider);
+    bench_case_number(self, "peers", LAB_FABRIC_PEERS);
+    bench_case_number(self, "reads", LAB_FABRIC_READS);
+    for (unsigned i = 0; i < base_array_count(reads); i++)
+        bench_case_subject(self, reads[i].name, reads[i].measure, job);
+    return bench_case_finish(self);
+}
+
 /* Round trips while a region is made. Only here the owner may use all cores, and sleeps: so it is another one. */
 static int run_region(struct bench *bench, const struct options *options, const char *url)
 {
@@ -184,6 +213,8 @@ static int run_provider(struct bench *bench, const struct options *options, cons
         job.bytes = bench_number(options->sizes.items[i]);
         error = run_size(&job, options, i == 0);
     }
+    if (error == 0 && bench_is_wanted(&options->only, "together") && bench_has_two_cores(&bench->machine))
+        error = run_together(&job);
     int ended = lab_server_stop(&server);
     error = error != 0 ? error : ended;
     if (error == 0 && bench_is_wanted(&options->only, "region") && bench_has_two_cores(&bench->machine))

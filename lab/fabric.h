@@ -17,11 +17,22 @@ enum lab_fabric_beside { LAB_FABRIC_BESIDE_NOTHING, LAB_FABRIC_BESIDE_REGION, LA
 
 enum { LAB_FABRIC_MADE_MS }; /* bench_sample.values of those */
 
+/* What is posted together, or one after the other. */
+enum lab_fabric_together {
+    LAB_FABRIC_WRITE_ALONE,
+    LAB_FABRIC_FENCED, /* with a CAS that is fenced behind it */
+    LAB_FABRIC_WRITE_THEN_CAS,
+    LAB_FABRIC_READS_TOGETHER,
+    LAB_FABRIC_READS_IN_TURN,
+};
+
 enum {
     LAB_FABRIC_MAKING_BYTES = 64, /* a message that goes there and back while a region is made */
     LAB_FABRIC_BYTES_MIN = 8,     /* a word */
     LAB_FABRIC_BYTES_MAX = 1 << 20,
     LAB_FABRIC_DEPTH_MAX = 128,
+    LAB_FABRIC_PEERS = 8,  /* connections that READs are spread over */
+    LAB_FABRIC_READS = 64, /* READs at once */
 };
 
 /* What is measured: the argument of all subjects of a case. */
@@ -69,6 +80,18 @@ int lab_fabric_alone(void *arg, struct bench_sample *sample);
 int lab_fabric_beside_region(void *arg, struct bench_sample *sample);
 /** Round trips while a plain thread maps as much memory. */
 int lab_fabric_beside_thread(void *arg, struct bench_sample *sample);
+
+/** A WRITE of 64 bytes at a time. */
+int lab_fabric_write_alone(void *arg, struct bench_sample *sample);
+/** The same, and a CAS that is fenced behind it, posted together. */
+int lab_fabric_fenced(void *arg, struct bench_sample *sample);
+/** The same, each waited for. */
+int lab_fabric_write_then_cas(void *arg, struct bench_sample *sample);
+
+/** READs of 64 bytes by several connections, posted together. */
+int lab_fabric_reads_together(void *arg, struct bench_sample *sample);
+/** The same, one after the other. */
+int lab_fabric_reads_in_turn(void *arg, struct bench_sample *sample);
 
 /** Two threads, each on its core, and one cache line between them. */
 int lab_fabric_line(void *arg, struct bench_sample *sample);

@@ -49,22 +49,44 @@ struct owner {
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
+    struct base_account *account;
     struct task_group group;
     uint8_t buffer[LAB_FABRIC_BYTES_MAX];
+};
+
+/* A client of the owner's. */
+struct client {
+    struct owner *owner;
+    struct tarn_fabric_connection *connection;
     uint8_t message[LAB_FABRIC_BYTES_MAX];
 };
 
-static void send_back(struct owner *owner, struct tarn_fabric_connection *connection)
+static void send_back(void *arg)
 {
+    struct client *client = arg;
     struct tarn_fabric_message message;
-    while (tarn_fabric_receive(connection, owner->message, sizeof(owner->message), TARN_FOREVER, &message) ==
-               0 &&
-           tarn_fabric_send(connection, 0, owner->message, message.bytes, TARN_FOREVER) == 0)
+    while (tarn_fabric_receive(client->connection, client->message, sizeof(client->message), TARN_FOREVER,
+                               &message) == 0 &&
+           tarn_fabric_send(client->connection, 0, client->message, message.bytes, TARN_FOREVER) == 0)
         continue;
-    tarn_fabric_disconnect(connection);
+    tarn_fabric_disconnect(client->connection);
+    base_free(client->owner->account, client, sizeof(*client));
 }
 
-/* One client after the other. */
+/* Answer a client in a task of its own. @return 0; -ENOMEM */
+static int begin_client(struct owner *owner, struct tarn_fabric_connection *connection)
+{
+    struct client *client = base_alloc(owner->account, sizeof(*client));
+    if (client == NULL)
+        return -ENOMEM;
+    client->owner = owner;
+    client->connection = connection;
+    int error = task_spawn(task_sched_self(), &owner->group, "client", send_back, client);
+    if (error != 0)
+        base_free(owner->account, client, sizeof(*client));
+    return error;
+}
+
 static void accept_all(void *arg)
 {
     struct owner *owner = arg;
@@ -77,8 +99,9 @@ static void accept_all(void *arg)
         bench_pin(&owner->server->bench->machine, 1);
     tarn_fabric_handle_save(&owner->region->handle, data);
     while (tarn_fabric_listener_wait(owner->listener, TARN_FOREVER, &incoming) == 0) {
-        if (tarn_fabric_accept(incoming, owner->domain, &options, &connection) == 0)
-            send_back(owner, connection);
+        if (tarn_fabric_accept(incoming, owner->domain, &options, &connection) == 0 &&
+            begin_client(owner, connection) != 0)
+            tarn_fabric_disconnect(connection);
     }
 }
 
@@ -159,6 +182,7 @@ static int begin_owner(struct lab_server *server, struct tarn_node *node, struct
         return -ENOMEM;
     server->serving = owner;
     owner->server = server;
+    owner->account = &node->memory;
     int error = tarn_fabric_domain_open(fabric, &domain_options, &owner->domain);
     if (error == 0)
         error = tarn_fabric_region_alloc(owner->domain, job->region_bytes,
