@@ -90,10 +90,8 @@ uint32_t sim_kv_end_get(struct sim_kv_history *history, uint32_t number, int err
 {
     struct sim_kv_op *op = &history->ops[number];
     end_op(history, op, error);
-    if (error == -ENOENT) {
-        op->is_void = op->kind == SIM_KV_READ;
+    if (error == -ENOENT)
         return 0;
-    }
     op->is_void = error != 0;
     if (error != 0)
         return 0;
@@ -129,11 +127,6 @@ void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint
         note_version(history, op, version);
     if (error != 0 && error != -ENOENT && !(error == -EEXIST && op->kind == SIM_KV_PUT) && !op->is_void)
         sim_fail(history->world, "operation %" PRIu32 " ended with %d", number, error);
-}
-
-void sim_kv_forget(struct sim_kv_history *history, uint32_t number)
-{
-    history->ops[number].is_void = true;
 }
 
 uint32_t sim_kv_known_put(const struct sim_kv_history *history, uint32_t key)

@@ -18,7 +18,6 @@
 
 enum sim_kv_kind {
     SIM_KV_GET,
-    SIM_KV_READ, /* of the cache's memory, by the client */
     SIM_KV_PUT,
     SIM_KV_DELETE,
     SIM_KV_SCAN, /* one key of a scan */
@@ -70,9 +69,6 @@ uint32_t sim_kv_end_get(struct sim_kv_history *history, uint32_t number, int err
 
 /** A put or a delete has returned. */
 void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint64_t version);
-
-/** It says nothing. */
-void sim_kv_forget(struct sim_kv_history *history, uint32_t number);
 
 /** The latest put of a key whose version is known; 0: none. */
 uint32_t sim_kv_known_put(const struct sim_kv_history *history, uint32_t key);

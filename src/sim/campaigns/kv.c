@@ -1,6 +1,6 @@
 /*
- * Campaign `kv`: servers offer a cache or a depot, clients get, put, delete and scan, and READ the caches' memory by
- * themselves, while nodes are killed and stopped and links are cut. The history of each key must be linearizable.
+ * Campaign `kv`: servers offer a cache or a depot, clients get, put, delete and scan, while nodes are killed and stopped
+ * and links are cut. The history of each key must be linearizable.
  */
 #include "kv/kv.h"
 #include "base/base.h"
@@ -22,13 +22,10 @@ enum {
     NAME_BYTES = 24,
     URL_BYTES = 48,
     KEY_BYTES = 8,
-    VISITORS_MAX = 32, /* connections of those who READ */
     DEPOT_BYTES = 8 << 20,
     LOOK_NS = 100000,
     VALUE_BYTES = 600, /* of most values: a small partition's log has gone round after a few */
     LONG_BYTES = 8192, /* others are so much shorter than the longest, at most: one request brings 16 KiB */
-    READ_TRIES = 8,
-    READS_MAX = 24, /* of a visit */
 };
 
 #define PATIENCE_NS (10 * BASE_NS_PER_SECOND)
@@ -56,22 +53,16 @@ struct life {
     struct base_random random;
     struct tarn_fabric *fabric;
     struct tarn_kv *kvs[SERVERS_MAX]; /* of a client; NULL: it has not met that server */
-    /* of a server with a cache that is exported */
-    struct tarn_fabric_domain *domain;
-    struct tarn_fabric_region *regions[PARTITIONS_MAX];
-    struct tarn_fabric_connection *visitors[VISITORS_MAX];
-    uint32_t visitor_count;
-    struct cache *cache;
+    struct cache *cache;              /* of a server */
 };
 
 /* What a server offers, in all its lives. */
 struct server {
     bool is_depot;
-    bool is_exported;
     uint32_t partitions;
     uint64_t partition_bytes;
     uint32_t workers;
-    char address[NAME_BYTES], read_address[NAME_BYTES]; /* of the service, and of clients that READ */
+    char address[NAME_BYTES];
     char drive[NAME_BYTES], file[URL_BYTES], url[URL_BYTES];
 };
 
@@ -85,7 +76,6 @@ struct play {
     uint32_t clients; /* lives of clients that go on */
     bool has_long;    /* some values are long */
     uint32_t bytes;   /* of each value: records take the places of others, to the byte; 0: as it comes */
-    bool reads_often; /* clients READ exported memory and put, and do little else */
     uint64_t timeout_ns;
 };
 
@@ -112,7 +102,7 @@ static uint32_t draw_key(struct life *life)
     return (uint32_t)draw_below(life, life->play->history.keys);
 }
 
-/* Most puts are of a server's first key: the log goes round, and evicts what lives, while others READ that. */
+/* Most puts are of a server's first key: the log goes round, and evicts what lives. */
 static uint32_t draw_key_to_put(struct life *life)
 {
     return draw_below(life, 3) == 0 ? draw_key(life) : (uint32_t)draw_below(life, life->play->server_count);
@@ -311,102 +301,12 @@ static void scan_all(struct user *user)
     }
 }
 
-/* ---- READing a cache's memory ------------------------------------------------------------------- */
-
-static int read_key(struct user *user, struct tarn_fabric_connection *connection,
-                    const struct tarn_fabric_handle *handle, const struct cache_remote *remote, uint32_t key)
-{
-    struct life *life = user->life;
-    struct sim_kv_history *history = &life->play->history;
-    const struct sim_kv_op op = {.kind = SIM_KV_READ, .key = key};
-    struct tarn_record_info info = {0};
-    struct cache_remote_get get;
-    const void *value = NULL;
-    uint32_t tries = 0;
-    build_key(key, user->key);
-    int outcome = cache_remote_begin(&get, remote, user->key, KEY_BYTES);
-    if (outcome != 0)
-        return 0; /* of another partition */
-    const uint32_t number = sim_kv_begin(history, &op);
-    do {
-        if (get.bytes > sizeof(user->value)) {
-            outcome = -EAGAIN;
-            break;
-        }
-        int error = tarn_fabric_read(connection, 1, handle, get.offset, user->value, get.bytes,
-                                     task_now() + life->play->timeout_ns);
-        if (error != 0) {
-            sim_kv_forget(history, number);
-            return error;
-        }
-        outcome = cache_remote_take(&get, user->value, task_wall(sim_node_tarn(life->node)), &value, &info);
-        tries += outcome == -EAGAIN;
-    } while (outcome == -EINPROGRESS || (outcome == -EAGAIN && tries < READ_TRIES));
-    (void)sim_kv_end_get(history, number, outcome, &info, 0, value, outcome == 0 ? info.value_bytes : 0);
-    return 0;
-}
-
-static void read_keys(struct user *user, struct tarn_fabric_connection *connection, uint32_t server)
-{
-    struct life *life = user->life;
-    const struct play *play = life->play;
-    const void *data;
-    const uint32_t bytes = tarn_fabric_peer_data(connection, &data);
-    const uint32_t partition = (uint32_t)draw_below(life, bytes / TARN_FABRIC_HANDLE_BYTES);
-    struct tarn_fabric_handle handle;
-    struct cache_remote remote;
-    if (tarn_fabric_handle_load((const uint8_t *)data + partition * TARN_FABRIC_HANDLE_BYTES, &handle) != 0) {
-        sim_fail(play->arena.world, "a server has sent no handle");
-        return;
-    }
-    if (tarn_fabric_read(connection, 1, &handle, 0, user->value, CACHE_REMOTE_HEADER_BYTES,
-                         task_now() + play->timeout_ns) != 0)
-        return;
-    if (cache_remote_open(user->value, handle.bytes, &remote) != 0) {
-        sim_fail(play->arena.world, "a cache has no header");
-        return;
-    }
-    int error = 0;
-    for (uint64_t more = 1 + draw_below(life, READS_MAX); more > 0 && error == 0; more--) {
-        const uint64_t keys = play->history.keys / play->server_count;
-        const uint32_t which =
-            draw_below(life, 2) == 0 ? 0 : (uint32_t)draw_below(life, keys); /* most puts are of the first */
-        if (sim_kv_history_has_room(&play->history, 1))
-            error = read_key(user, connection, &handle, &remote, server + play->server_count * which);
-    }
-}
-
-/* @return whether the server's memory can be READ at all */
-static bool read_memory(struct user *user)
-{
-    struct life *life = user->life;
-    const struct play *play = life->play;
-    const uint32_t server = (uint32_t)draw_below(life, play->server_count);
-    struct tarn_fabric_domain *domain;
-    struct tarn_fabric_connection *connection;
-    if (!play->servers[server].is_exported)
-        return false;
-    base_assert(tarn_fabric_domain_open(life->fabric, NULL, &domain) == 0);
-    if (tarn_fabric_connect(domain, play->servers[server].read_address, NULL, task_now() + play->timeout_ns,
-                            &connection) == 0) {
-        read_keys(user, connection, server);
-        tarn_fabric_disconnect(connection);
-    }
-    tarn_fabric_domain_close(domain);
-    return true;
-}
-
 /* ---- clients ------------------------------------------------------------------------------------ */
 
 static void act(struct user *user)
 {
     const uint64_t what = draw_below(user->life, 20);
-    const bool reads_often = user->life->play->reads_often;
-    if (reads_often && what < 8 && read_memory(user))
-        return;
-    if (reads_often && what < 16)
-        put_value(user);
-    else if (what < 6)
+    if (what < 6)
         get_one(user);
     else if (what < 8)
         get_many(user);
@@ -416,7 +316,7 @@ static void act(struct user *user)
         put_value(user);
     else if (what < 16)
         delete_one(user);
-    else if (what < 18 || !read_memory(user))
+    else
         scan_all(user);
 }
 
@@ -498,21 +398,11 @@ static const struct server *server_of(const struct life *life)
     return &life->play->servers[life->number];
 }
 
-/* A cache, with memory that others may READ if it is exported. */
 static void open_cache(struct life *life)
 {
     const struct server *server = server_of(life);
-    const uint64_t bytes = server->partitions * server->partition_bytes;
-    if (server->is_exported) {
-        const struct tarn_fabric_domain_options options = {.readable_bytes = bytes};
-        base_assert(tarn_fabric_domain_open(life->fabric, &options, &life->domain) == 0);
-        for (uint32_t i = 0; i < server->partitions; i++)
-            base_assert(tarn_fabric_region_alloc(life->domain, server->partition_bytes, TARN_FABRIC_MAY_READ,
-                                                 &life->regions[i]) == 0);
-    }
-    const struct cache_options options = {.memory_bytes = bytes,
-                                          .partitions = server->partitions,
-                                          .regions = server->is_exported ? life->regions : NULL};
+    const struct cache_options options = {.memory_bytes = server->partitions * server->partition_bytes,
+                                          .partitions = server->partitions};
     base_assert(cache_open(sim_node_tarn(life->node), &options, &life->cache) == 0);
 }
 
@@ -534,36 +424,6 @@ static struct tarn_kv *open_store(struct life *life)
     return error == 0 ? kv : NULL;
 }
 
-static void let_go(struct tarn_fabric_connection **visitor)
-{
-    if (*visitor != NULL)
-        tarn_fabric_disconnect(*visitor);
-    *visitor = NULL;
-}
-
-/* Let in who wants to READ. Visitors are let go in the end. */
-static void open_kv_listener(void *arg)
-{
-    struct life *life = arg;
-    uint8_t handles[PARTITIONS_MAX * TARN_FABRIC_HANDLE_BYTES];
-    const struct tarn_fabric_connect_options options = {
-        .data = handles, .data_bytes = server_of(life)->partitions * TARN_FABRIC_HANDLE_BYTES};
-    struct tarn_fabric_listener *listener;
-    struct tarn_fabric_incoming *incoming;
-    for (uint32_t i = 0; i < server_of(life)->partitions; i++)
-        tarn_fabric_handle_save(&life->regions[i]->handle, handles + i * TARN_FABRIC_HANDLE_BYTES);
-    base_assert(tarn_fabric_listen(life->fabric, server_of(life)->read_address, &listener) == 0);
-    while (tarn_fabric_listener_wait(listener, TASK_FOREVER, &incoming) == 0) {
-        struct tarn_fabric_connection **place = &life->visitors[life->visitor_count % VISITORS_MAX];
-        let_go(place); /* the one of long ago */
-        if (tarn_fabric_accept(incoming, life->domain, &options, place) == 0)
-            life->visitor_count++;
-    }
-    for (uint32_t i = 0; i < VISITORS_MAX; i++)
-        let_go(&life->visitors[i]);
-    tarn_fabric_listener_close(listener);
-}
-
 static void close_cache(struct life *life)
 {
     for (uint32_t i = 0; i < server_of(life)->partitions; i++) {
@@ -572,11 +432,6 @@ static void close_cache(struct life *life)
             sim_fail(life->play->arena.world, "a cache is wrong: %s", wrong);
     }
     cache_close(life->cache);
-    if (life->domain == NULL)
-        return;
-    for (uint32_t i = 0; i < server_of(life)->partitions; i++)
-        tarn_fabric_region_free(life->regions[i]);
-    tarn_fabric_domain_close(life->domain);
 }
 
 static void be_server(void *arg)
@@ -588,23 +443,16 @@ static void be_server(void *arg)
         .workers = server->workers, .spin_ns = 1 + draw_below(life, UINT64_C(1) << draw_below(life, 17))};
     struct task_sched *scheds[2] = {sim_node_sched(life->node, 0),
                                     sim_node_sched(life->node, life->scheds - 1)};
-    struct task_group group;
     struct kv_server *service;
     base_assert(tarn_fabric_open(sim_node_tarn(life->node), "shm:", &life->fabric) == 0);
     const struct kv_served served = {.name = "s", .kv = open_store(life)};
     if (served.kv == NULL)
         return;
-    task_group_init(&group);
-    if (server->is_exported)
-        base_assert(task_spawn(task_sched_self(), &group, "door", open_kv_listener, life) == 0);
     base_assert(kv_serve(life->fabric, server->address, &served, 1, &options, scheds, server->workers,
                          &service) == 0);
     while (!play->arena.stop || play->clients > 0)
         (void)task_sleep(1000000);
     kv_server_close(service);
-    task_group_cancel(&group);
-    while (task_group_join(&group, TASK_FOREVER) != 0)
-        continue;
     base_assert(tarn_kv_close(served.kv) == 0);
     if (life->cache != NULL)
         close_cache(life);
@@ -663,9 +511,7 @@ static void draw_server(struct play *play, uint32_t number)
                                            : play->has_long ? UINT64_C(128) << 10
                                                             : UINT64_C(4096) << base_random_below(random, 3),
                         .workers = 1 + (uint32_t)base_random_below(random, 2)};
-    server->is_exported = !server->is_depot && base_random_below(random, 2) == 0;
     (void)snprintf(server->address, sizeof(server->address), "server %" PRIu32, number);
-    (void)snprintf(server->read_address, sizeof(server->read_address), "door %" PRIu32, number);
     (void)snprintf(server->drive, sizeof(server->drive), "drive%" PRIu32, number);
     (void)snprintf(server->file, sizeof(server->file), "file:drive%" PRIu32, number);
     (void)snprintf(server->url, sizeof(server->url), "unix:server %" PRIu32 "/s", number);
@@ -689,7 +535,6 @@ static void init(struct play *play, struct sim_world *world)
     play->has_long = base_random_below(random, 3) == 0;
     if (base_random_below(random, 3) == 0)
         play->bytes = 1 + (uint32_t)base_random_below(random, 2 * VALUE_BYTES);
-    play->reads_often = base_random_below(random, 2) == 0;
     sim_arena_draw(&play->arena);
     play->timeout_ns = PATIENCE_NS;
     if ((play->arena.events & SIM_ARENA_IMPATIENCE) != 0)
