@@ -10,6 +10,7 @@
 #include "cache/cache.h"
 #include "kv/wire.h"
 #include "lab/cache.h"
+#include "lab/cache_remote.h"
 #include <errno.h>
 #include <tarn/kv.h>
 
@@ -122,7 +123,7 @@ struct slot {
     struct tarn_rpc_call call;
     uint8_t bytes[REQUEST_ROOM];
     uint8_t result[RESULT_ROOM];
-    struct cache_remote_get get; /* past the server */
+    struct lab_cache_get get; /* past the server */
     struct tarn_fabric_op op;
     struct iovec iov;
     _Alignas(8) uint8_t data[READ_ROOM];
@@ -150,7 +151,7 @@ struct client {
     struct tarn_rpc_connection *calls; /* past the server: for puts */
     struct tarn_fabric_connection *memory;
     struct tarn_fabric_handle handle;
-    struct cache_remote remote;
+    struct cache_header remote;
     struct slot *slots;
     uint32_t count; /* of slots */
 };
@@ -269,7 +270,7 @@ static int post_bypass(struct client *client, struct slot *slot)
         post_put(client, slot);
         return 0;
     }
-    int error = cache_remote_begin(&slot->get, &client->remote, slot->request.keys[0], BENCH_KEY_BYTES);
+    int error = lab_cache_get_begin(&slot->get, &client->remote, slot->request.keys[0], BENCH_KEY_BYTES);
     return error != 0 ? error : post_read(client, slot);
 }
 
@@ -285,7 +286,7 @@ static int take_bypass(struct client *client, struct slot *slot)
     }
     int error = tarn_fabric_wait(&slot->op, 1, TARN_FOREVER);
     if (error == 0)
-        error = cache_remote_take(&slot->get, slot->data, task_wall(client->node), &value, &info);
+        error = lab_cache_get_take(&slot->get, slot->data, task_wall(client->node), &value, &info);
     if (error == -EAGAIN || error == -EINPROGRESS) {
         error = post_read(client, slot);
         return error == 0 ? -EINPROGRESS : error;
@@ -298,7 +299,7 @@ static int take_bypass(struct client *client, struct slot *slot)
 /* The memory, and what its beginning tells. */
 static int connect_memory(struct client *client, struct tarn_fabric_domain *domain)
 {
-    uint8_t header[CACHE_REMOTE_HEADER_BYTES];
+    uint8_t header[CACHE_HEADER_BYTES];
     const void *handle;
     char address[128];
     (void)snprintf(address, sizeof(address), "%s" LAB_CACHE_MEMORY, client->job->server->server.address);
@@ -310,7 +311,7 @@ static int connect_memory(struct client *client, struct tarn_fabric_domain *doma
         return -EPROTO;
     error = tarn_fabric_read(client->memory, 0, &client->handle, 0, header, sizeof(header),
                              task_now() + PATIENCE_NS);
-    return error != 0 ? error : cache_remote_open(header, client->handle.bytes, &client->remote);
+    return error != 0 ? error : cache_header_unpack(header, client->handle.bytes, &client->remote);
 }
 
 /* ---- a measurement ------------------------------------------------------------------------------ */

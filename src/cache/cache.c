@@ -38,15 +38,15 @@ static uint64_t share_of(const struct cache_options *options)
 
 static void write_header(struct cache_partition *partition, const struct cache_layout *layout)
 {
-    const struct cache_remote remote = {.seed = partition->seed,
+    const struct cache_header header = {.seed = partition->seed,
                                         .buckets = layout->buckets,
                                         .log_offset = layout->log_offset,
                                         .log_bytes = layout->log_bytes,
                                         .partition = partition->number,
                                         .partitions = partition->partitions};
-    struct cache_header_format header;
-    cache_header_pack(&remote, &header);
-    cache_copy_in(partition, partition->memory, &header, sizeof(header));
+    struct cache_header_format format;
+    cache_header_pack(&header, &format);
+    cache_copy_in(partition, partition->memory, &format, sizeof(format));
 }
 
 /* @return 0; -EINVAL; -EFBIG; -ENOMEM */

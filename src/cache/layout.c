@@ -51,54 +51,54 @@ static uint32_t header_checksum(const struct cache_header_format *header)
     return base_crc32c(0, &copy, sizeof(copy));
 }
 
-void cache_header_pack(const struct cache_remote *remote, struct cache_header_format *ret_header)
+void cache_header_pack(const struct cache_header *header, struct cache_header_format *ret_header)
 {
     *ret_header = (struct cache_header_format){
         .magic = BASE_LITTLE_ENDIAN(64, CACHE_MAGIC),
         .version = BASE_LITTLE_ENDIAN(32, CACHE_FORMAT_VERSION),
-        .partition = BASE_LITTLE_ENDIAN(32, remote->partition),
-        .partitions = BASE_LITTLE_ENDIAN(32, remote->partitions),
-        .seed = BASE_LITTLE_ENDIAN(64, remote->seed),
-        .buckets = BASE_LITTLE_ENDIAN(64, remote->buckets),
+        .partition = BASE_LITTLE_ENDIAN(32, header->partition),
+        .partitions = BASE_LITTLE_ENDIAN(32, header->partitions),
+        .seed = BASE_LITTLE_ENDIAN(64, header->seed),
+        .buckets = BASE_LITTLE_ENDIAN(64, header->buckets),
         .index_offset = BASE_LITTLE_ENDIAN(64, CACHE_INDEX_OFFSET),
-        .log_offset = BASE_LITTLE_ENDIAN(64, remote->log_offset),
-        .log_bytes = BASE_LITTLE_ENDIAN(64, remote->log_bytes),
+        .log_offset = BASE_LITTLE_ENDIAN(64, header->log_offset),
+        .log_bytes = BASE_LITTLE_ENDIAN(64, header->log_bytes),
     };
     ret_header->checksum = BASE_LITTLE_ENDIAN(32, header_checksum(ret_header));
 }
 
 /* Whether what it says lies in the region, and agrees with itself. */
-static bool is_sound(const struct cache_remote *remote, uint64_t region_bytes)
+static bool is_sound(const struct cache_header *header, uint64_t region_bytes)
 {
-    return remote->partitions >= 1 && remote->partitions <= CACHE_PARTITIONS_MAX &&
-           remote->partition < remote->partitions && remote->buckets >= 1 &&
-           remote->buckets <= CACHE_BUCKETS_MAX &&
-           remote->log_offset == CACHE_INDEX_OFFSET + remote->buckets * CACHE_BUCKET_BYTES &&
-           remote->log_bytes >= LOG_BYTES_MIN && remote->log_bytes <= CACHE_LOG_BYTES_MAX &&
-           base_is_aligned(remote->log_bytes, CACHE_GRAIN_BYTES) && remote->log_offset <= region_bytes &&
-           remote->log_bytes <= region_bytes - remote->log_offset;
+    return header->partitions >= 1 && header->partitions <= CACHE_PARTITIONS_MAX &&
+           header->partition < header->partitions && header->buckets >= 1 &&
+           header->buckets <= CACHE_BUCKETS_MAX &&
+           header->log_offset == CACHE_INDEX_OFFSET + header->buckets * CACHE_BUCKET_BYTES &&
+           header->log_bytes >= LOG_BYTES_MIN && header->log_bytes <= CACHE_LOG_BYTES_MAX &&
+           base_is_aligned(header->log_bytes, CACHE_GRAIN_BYTES) && header->log_offset <= region_bytes &&
+           header->log_bytes <= region_bytes - header->log_offset;
 }
 
-int cache_header_unpack(const void *from, uint64_t region_bytes, struct cache_remote *ret_remote)
+int cache_header_unpack(const void *from, uint64_t region_bytes, struct cache_header *ret_header)
 {
-    struct cache_header_format header;
-    memcpy(&header, from, sizeof(header));
-    if (BASE_LITTLE_ENDIAN(64, header.magic) != CACHE_MAGIC)
+    struct cache_header_format format;
+    memcpy(&format, from, sizeof(format));
+    if (BASE_LITTLE_ENDIAN(64, format.magic) != CACHE_MAGIC)
         return -EUCLEAN;
-    if (BASE_LITTLE_ENDIAN(32, header.version) != CACHE_FORMAT_VERSION)
+    if (BASE_LITTLE_ENDIAN(32, format.version) != CACHE_FORMAT_VERSION)
         return -ENOTSUP;
-    struct cache_remote remote = {
-        .seed = BASE_LITTLE_ENDIAN(64, header.seed),
-        .buckets = BASE_LITTLE_ENDIAN(64, header.buckets),
-        .log_offset = BASE_LITTLE_ENDIAN(64, header.log_offset),
-        .log_bytes = BASE_LITTLE_ENDIAN(64, header.log_bytes),
-        .partition = BASE_LITTLE_ENDIAN(32, header.partition),
-        .partitions = BASE_LITTLE_ENDIAN(32, header.partitions),
+    struct cache_header header = {
+        .seed = BASE_LITTLE_ENDIAN(64, format.seed),
+        .buckets = BASE_LITTLE_ENDIAN(64, format.buckets),
+        .log_offset = BASE_LITTLE_ENDIAN(64, format.log_offset),
+        .log_bytes = BASE_LITTLE_ENDIAN(64, format.log_bytes),
+        .partition = BASE_LITTLE_ENDIAN(32, format.partition),
+        .partitions = BASE_LITTLE_ENDIAN(32, format.partitions),
     };
-    if (BASE_LITTLE_ENDIAN(32, header.checksum) != header_checksum(&header) ||
-        BASE_LITTLE_ENDIAN(64, header.index_offset) != CACHE_INDEX_OFFSET || !is_sound(&remote, region_bytes))
+    if (BASE_LITTLE_ENDIAN(32, format.checksum) != header_checksum(&format) ||
+        BASE_LITTLE_ENDIAN(64, format.index_offset) != CACHE_INDEX_OFFSET || !is_sound(&header, region_bytes))
         return -EUCLEAN;
-    remote.salt = cache_salt(remote.seed);
-    *ret_remote = remote;
+    header.salt = cache_salt(header.seed);
+    *ret_header = header;
     return 0;
 }

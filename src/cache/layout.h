@@ -36,7 +36,6 @@ struct cache_header_format {
 };
 _Static_assert(sizeof(struct cache_header_format) == CACHE_HEADER_BYTES, "see the table");
 _Static_assert(offsetof(struct cache_header_format, seed) == 24, "see the table");
-_Static_assert(CACHE_HEADER_BYTES == CACHE_REMOTE_HEADER_BYTES, "clients READ all of it");
 _Static_assert(CACHE_BUCKET_BYTES == CACHE_BUCKET_ENTRIES * sizeof(uint64_t), "see the table");
 
 /* ---- hashes -------------------------------------------------------------------------------------------- */
@@ -237,11 +236,26 @@ struct cache_layout {
 int cache_layout_choose(uint64_t memory_bytes, uint64_t item_bytes, struct cache_layout *ret_layout)
     base_must_check;
 
-/** Write the header of a partition. */
-void cache_header_pack(const struct cache_remote *remote, struct cache_header_format *ret_header);
+/** What a partition's header says. */
+struct cache_header {
+    uint64_t seed;
+    uint64_t buckets;
+    uint64_t log_offset, log_bytes;
+    uint32_t partition, partitions;
+    uint32_t salt;
+};
 
-/** Read it: as cache_remote_open(). */
-int cache_header_unpack(const void *from, uint64_t region_bytes, struct cache_remote *ret_remote)
+/** Write the header of a partition. */
+void cache_header_pack(const struct cache_header *header, struct cache_header_format *ret_header);
+
+/**
+ * Take in a partition's header.
+ *
+ * @param from          CACHE_HEADER_BYTES of an unknown sender
+ * @param region_bytes  length of the region that they were READ from
+ * @return 0; -EUCLEAN (no header, or one that points outside); -ENOTSUP (of another version)
+ */
+int cache_header_unpack(const void *from, uint64_t region_bytes, struct cache_header *ret_header)
     base_must_check;
 
 #endif

@@ -132,28 +132,28 @@ static void test_layout_fills_memory_and_fits_items(void **state base_unused)
 /* A stranger's header is taken only if it agrees with itself and with the region. */
 static void test_headers_are_checked(void **state base_unused)
 {
-    struct cache_remote remote = {
+    struct cache_header remote = {
         .seed = 99, .buckets = 10, .log_offset = 704, .log_bytes = 4096, .partition = 1, .partitions = 2};
     struct cache_header_format header;
-    struct cache_remote read;
+    struct cache_header read;
     cache_header_pack(&remote, &header);
-    assert_int_equal(cache_remote_open(&header, 4800, &read), 0);
+    assert_int_equal(cache_header_unpack(&header, 4800, &read), 0);
     assert_int_equal(read.seed, 99);
     assert_int_equal(read.buckets, 10);
     assert_int_equal(read.log_offset, 704);
     assert_int_equal(read.log_bytes, 4096);
     assert_int_equal(read.partition, 1);
     assert_int_equal(read.partitions, 2);
-    assert_int_equal(cache_remote_open(&header, 4799, &read), -EUCLEAN);
-    assert_int_equal(cache_remote_open(&header, 0, &read), -EUCLEAN);
+    assert_int_equal(cache_header_unpack(&header, 4799, &read), -EUCLEAN);
+    assert_int_equal(cache_header_unpack(&header, 0, &read), -EUCLEAN);
     for (size_t bit = 0; bit < 8 * sizeof(header); bit++) {
         ((uint8_t *)&header)[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        assert_int_equal(cache_remote_open(&header, 4800, &read),
+        assert_int_equal(cache_header_unpack(&header, 4800, &read),
                          bit >= 64 && bit < 96 ? -ENOTSUP : -EUCLEAN);
         ((uint8_t *)&header)[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
-    const struct cache_remote good = remote;
-    const struct cache_remote bad[] = {
+    const struct cache_header good = remote;
+    const struct cache_header bad[] = {
         {.seed = 1, .buckets = 0, .log_offset = 64, .log_bytes = 4096, .partition = 0, .partitions = 1},
         {.seed = 1,
          .buckets = UINT64_MAX / 64 + 2,
@@ -176,10 +176,10 @@ static void test_headers_are_checked(void **state base_unused)
     };
     for (size_t i = 0; i < base_array_count(bad); i++) {
         cache_header_pack(&bad[i], &header);
-        assert_int_equal(cache_remote_open(&header, 4800, &read), -EUCLEAN);
+        assert_int_equal(cache_header_unpack(&header, 4800, &read), -EUCLEAN);
     }
     cache_header_pack(&good, &header);
-    assert_int_equal(cache_remote_open(&header, 4800, &read), 0);
+    assert_int_equal(cache_header_unpack(&header, 4800, &read), 0);
 }
 
 int main(void)

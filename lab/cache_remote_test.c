@@ -5,6 +5,7 @@
 #include "base/testing_slow.h"
 #include "cache/testing.h"
 #include "fabric/fabric.h"
+#include "lab/cache_remote.h"
 
 enum {
     SMALL = 4096,
@@ -16,22 +17,22 @@ static uint8_t *at(struct testing_cache *testing, uint64_t offset)
     return testing->regions[0].memory + offset;
 }
 
-static void connect(struct testing_cache *testing, struct cache_remote *remote)
+static void connect(struct testing_cache *testing, struct cache_header *remote)
 {
-    assert_int_equal(cache_remote_open(at(testing, 0), testing->bytes, remote), 0);
+    assert_int_equal(cache_header_unpack(at(testing, 0), testing->bytes, remote), 0);
 }
 
-/* A get with nobody in between. @return as cache_remote_take() */
+/* A get with nobody in between. @return as lab_cache_get_take() */
 static int get_whole(struct testing_cache *testing, const char *key, uint64_t now_ns, const void **ret_value,
                      struct tarn_record_info *ret_info)
 {
-    struct cache_remote remote;
-    struct cache_remote_get get;
+    struct cache_header remote;
+    struct lab_cache_get get;
     connect(testing, &remote);
-    assert_int_equal(cache_remote_begin(&get, &remote, key, strlen(key)), 0);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, key, strlen(key)), 0);
     int error;
     do
-        error = cache_remote_take(&get, at(testing, get.offset), now_ns, ret_value, ret_info);
+        error = lab_cache_get_take(&get, at(testing, get.offset), now_ns, ret_value, ret_info);
     while (error == -EINPROGRESS);
     return error;
 }
@@ -110,19 +111,19 @@ static void test_a_client_sees_what_the_owner_sees(void **state base_unused)
 static void test_keys_are_checked(void **state base_unused)
 {
     struct testing_cache testing;
-    struct cache_remote remote;
-    struct cache_remote_get get;
+    struct cache_header remote;
+    struct lab_cache_get get;
     static char key[TARN_KEY_BYTES_MAX + 1];
     testing_begin(&testing, SMALL, true);
     connect(&testing, &remote);
-    assert_int_equal(cache_remote_begin(&get, &remote, key, 0), -EINVAL);
-    assert_int_equal(cache_remote_begin(&get, &remote, key, sizeof(key)), -EINVAL);
-    assert_int_equal(cache_remote_begin(&get, &remote, key, sizeof(key) - 1), 0);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, key, 0), -EINVAL);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, key, sizeof(key)), -EINVAL);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, key, sizeof(key) - 1), 0);
     remote.partitions = 2;
     unsigned others = 0;
     for (unsigned i = 0; i < 100; i++) {
         bool mine = cache_partition_of(remote.seed, 2, &i, sizeof(i)) == 0;
-        assert_int_equal(cache_remote_begin(&get, &remote, &i, sizeof(i)), mine ? 0 : -EXDEV);
+        assert_int_equal(lab_cache_get_begin(&get, &remote, &i, sizeof(i)), mine ? 0 : -EXDEV);
         others += !mine;
     }
     assert_true(others > 20 && others < 80);
@@ -133,20 +134,20 @@ static void test_keys_are_checked(void **state base_unused)
 static void test_what_is_gone_does_not_verify(void **state base_unused)
 {
     struct testing_cache testing;
-    struct cache_remote remote;
+    struct cache_header remote;
     const void *value;
     testing_begin(&testing, SMALL, true);
     connect(&testing, &remote);
     for (int way = 0; way < 2; way++) {
-        struct cache_remote_get get;
+        struct lab_cache_get get;
         assert_int_equal(cache_testing_put(&testing, "k", "old"), 0);
-        assert_int_equal(cache_remote_begin(&get, &remote, "k", 1), 0);
-        assert_int_equal(cache_remote_take(&get, at(&testing, get.offset), 0, &value, NULL), -EINPROGRESS);
+        assert_int_equal(lab_cache_get_begin(&get, &remote, "k", 1), 0);
+        assert_int_equal(lab_cache_get_take(&get, at(&testing, get.offset), 0, &value, NULL), -EINPROGRESS);
         if (way == 0)
             assert_int_equal(cache_testing_put(&testing, "k", "new"), 0);
         else
             assert_int_equal(cache_delete(testing.partition, "k", 1, 0), 0);
-        assert_int_equal(cache_remote_take(&get, at(&testing, get.offset), 0, &value, NULL), -EAGAIN);
+        assert_int_equal(lab_cache_get_take(&get, at(&testing, get.offset), 0, &value, NULL), -EAGAIN);
         assert_int_equal(get.bytes, CACHE_BUCKET_BYTES); /* it has begun anew */
         expect_remote(&testing, "k", way == 0 ? "new" : NULL);
     }
@@ -157,25 +158,25 @@ static void test_what_is_gone_does_not_verify(void **state base_unused)
 static void test_neighbours_and_strangers(void **state base_unused)
 {
     struct testing_cache testing;
-    struct cache_remote remote;
-    struct cache_remote_get get;
+    struct cache_header remote;
+    struct lab_cache_get get;
     struct cache_place place;
     const void *value;
     testing_begin(&testing, SMALL, true);
     connect(&testing, &remote);
     assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
     assert_int_equal(cache_look(testing.partition, "a", 1, &place), 0);
-    assert_int_equal(cache_remote_begin(&get, &remote, "b", 1), 0);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, "b", 1), 0);
     get.hash = place.hash; /* as if it were b's */
     get.offset = (uint64_t)((uint8_t *)place.bucket - testing.regions[0].memory);
-    assert_int_equal(cache_remote_take(&get, place.bucket, 0, &value, NULL), -EINPROGRESS);
-    assert_int_equal(cache_remote_take(&get, place.record, 0, &value, NULL), -ENOENT);
+    assert_int_equal(lab_cache_get_take(&get, place.bucket, 0, &value, NULL), -EINPROGRESS);
+    assert_int_equal(lab_cache_get_take(&get, place.record, 0, &value, NULL), -ENOENT);
     uint64_t bucket[CACHE_BUCKET_ENTRIES] = {0};
-    assert_int_equal(cache_remote_begin(&get, &remote, "b", 1), 0);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, "b", 1), 0);
     bucket[5] =
         cache_entry_pack(cache_hash_tag(get.hash), 5, (uint64_t)(place.record - testing.partition->log));
-    assert_int_equal(cache_remote_take(&get, bucket, 0, &value, NULL), -EINPROGRESS);
-    assert_int_equal(cache_remote_take(&get, place.record, 0, &value, NULL), -EAGAIN);
+    assert_int_equal(lab_cache_get_take(&get, bucket, 0, &value, NULL), -EINPROGRESS);
+    assert_int_equal(lab_cache_get_take(&get, place.record, 0, &value, NULL), -EAGAIN);
     cache_testing_end(&testing);
 }
 
@@ -187,8 +188,8 @@ enum { IMAGES = 8, IMAGE_WORDS = 14, MIXTURES = TESTING_SLOW ? 300000 : 3000000 
 static void test_no_mixture_of_records_verifies(void **state base_unused)
 {
     struct testing_cache testing;
-    struct cache_remote remote;
-    struct cache_remote_get get;
+    struct cache_header remote;
+    struct lab_cache_get get;
     struct base_random random;
     uint64_t images[IMAGES][IMAGE_WORDS], mixture[IMAGE_WORDS];
     const void *value;
@@ -203,10 +204,10 @@ static void test_no_mixture_of_records_verifies(void **state base_unused)
         assert_int_equal(cache_put(testing.partition, "key", 3, text, 77, NULL, 0, NULL), 0);
         memcpy(images[i], testing.partition->log, sizeof(images[i]));
     }
-    assert_int_equal(cache_remote_begin(&get, &remote, "key", 3), 0);
-    assert_int_equal(cache_remote_take(&get, at(&testing, get.offset), 0, &value, NULL), -EINPROGRESS);
+    assert_int_equal(lab_cache_get_begin(&get, &remote, "key", 3), 0);
+    assert_int_equal(lab_cache_get_take(&get, at(&testing, get.offset), 0, &value, NULL), -EINPROGRESS);
     assert_int_equal(get.bytes, sizeof(mixture));
-    const struct cache_remote_get begun = get;
+    const struct lab_cache_get begun = get;
     unsigned whole = 0;
     for (unsigned try = 0; try < MIXTURES; try++) {
         unsigned a = (unsigned)base_random_below(&random, IMAGES),
@@ -217,7 +218,7 @@ static void test_no_mixture_of_records_verifies(void **state base_unused)
         bool is_whole = memcmp(mixture, images[a], sizeof(mixture)) == 0 ||
                         memcmp(mixture, images[b], sizeof(mixture)) == 0;
         get = begun;
-        assert_int_equal(cache_remote_take(&get, mixture, 0, &value, NULL), is_whole ? 0 : -EAGAIN);
+        assert_int_equal(lab_cache_get_take(&get, mixture, 0, &value, NULL), is_whole ? 0 : -EAGAIN);
         whole += is_whole;
     }
     assert_true(whole > 1000 && whole < MIXTURES / 2);
@@ -228,17 +229,17 @@ static void test_no_mixture_of_records_verifies(void **state base_unused)
 static void test_a_hostile_owner_is_harmless(void **state base_unused)
 {
     struct testing_cache testing;
-    struct cache_remote remote;
+    struct cache_header remote;
     struct base_random random;
     base_random_init(&random, 11);
     testing_begin(&testing, SMALL, true);
     connect(&testing, &remote);
     uint8_t *data = base_alloc(&testing.node->memory, SMALL);
     for (unsigned try = 0; try < 300000; try++) {
-        struct cache_remote_get get;
+        struct lab_cache_get get;
         const void *value = NULL;
         struct tarn_record_info info;
-        assert_int_equal(cache_remote_begin(&get, &remote, &try, sizeof(try)), 0);
+        assert_int_equal(lab_cache_get_begin(&get, &remote, &try, sizeof(try)), 0);
         for (unsigned step = 0; step < 12; step++) {
             assert_true(get.offset <= SMALL && get.bytes <= SMALL - get.offset &&
                         get.bytes >= CACHE_RECORD_HEADER_BYTES);
@@ -251,7 +252,7 @@ static void test_a_hostile_owner_is_harmless(void **state base_unused)
                                                      (uint64_t)cache_hash_tag(get.hash)
                                                          << CACHE_ENTRY_TAG_SHIFT);
             }
-            int error = cache_remote_take(&get, end, 0, &value, &info);
+            int error = lab_cache_get_take(&get, end, 0, &value, &info);
             assert_true(error == -EINPROGRESS || error == -EAGAIN);
         }
     }
@@ -282,7 +283,7 @@ struct reader {
     uint64_t sleeps_to; /* before it posts its READ */
     uint64_t key, began;
     uint64_t newest; /* of its key, that any get had seen that was over when this one began */
-    struct cache_remote_get get;
+    struct lab_cache_get get;
     uint64_t read_offset, read_bytes;
     uint8_t data[READ_ROOM];
 };
@@ -290,7 +291,7 @@ struct reader {
 /* The owner, its memory, and clients whose READs take each word when they like. */
 struct world {
     struct testing_cache testing;
-    struct cache_remote remote;
+    struct cache_header remote;
     struct base_random random;
     uint64_t tick;
     struct reader readers[READERS];
@@ -351,7 +352,7 @@ static void begin_get(struct world *world, struct reader *reader)
     reader->key = below(world, world->keys);
     reader->newest = world->seen[reader->key];
     key_of(reader->key, key);
-    assert_int_equal(cache_remote_begin(&reader->get, &world->remote, key, 5), 0);
+    assert_int_equal(lab_cache_get_begin(&reader->get, &world->remote, key, 5), 0);
     plan_read(world, reader);
 }
 
@@ -405,7 +406,7 @@ static void step_reader(struct world *world, struct reader *reader)
         post_read(world, reader);
         return;
     }
-    int error = cache_remote_take(&reader->get, reader->data, TESTING_NOW, &value, &info);
+    int error = lab_cache_get_take(&reader->get, reader->data, TESTING_NOW, &value, &info);
     world->again += error == -EAGAIN;
     if (error == -EINPROGRESS || error == -EAGAIN) {
         plan_read(world, reader);
