@@ -124,10 +124,10 @@ static int connect_failed(const struct ping *ping, int error)
         return cli_failed("no access to %s: it is another user's, or has another secret or authority",
                           address);
     case -EPERM:
-        return cli_failed("%s is beyond this machine: say tcp:tls,secret=FILE, or tcp:insecure", address);
+        return cli_failed("%s is beyond this machine: say tcp:secret=FILE, or tcp:insecure", address);
     case -EPROTO:
-        return cli_failed("what listens at %s is no fabric of this version: use one release, and tls or "
-                          "none, on both sides",
+        return cli_failed("what listens at %s is no fabric of this version: use one release, and a "
+                          "secret, certificates or neither, on both sides",
                           address);
     case -EINVAL:
         return cli_failed("%s is no address of %s", address, ping->url);

@@ -5,7 +5,6 @@
 #include "base/random.h"
 #include "fabric/tcp/wire.h"
 #include "fabric/tcp_testing.h"
-#include <sys/stat.h>
 
 /* ---- before there is a connection ---------------------------------------------------------------- */
 
@@ -25,7 +24,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         size_t count = 1 + base_random_below(&random, sizeof(bytes));
         if (i % 2 == 0) { /* nearly a hello */
             const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
-            assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+            hello = tcp_hello_make(TCP_HELLO, &options);
             tcp_hello_save(&hello, bytes);
             bytes[base_random_below(&random, TCP_HELLO_BYTES)] ^=
                 (uint8_t)(1 + base_random_below(&random, 255));
@@ -34,7 +33,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         tcp_testing_say(fd, bytes, count);
         if (count >= TCP_HELLO_BYTES) { /* it is told that it is refused, and nothing else */
             assert_true(tcp_testing_hear(fd, answer, sizeof(answer)));
-            assert_int_equal(tcp_hello_load(answer, TCP_CHALLENGE, &hello), -EPROTO);
+            assert_int_equal(tcp_hello_load(answer, TCP_WELCOME, &hello), -EPROTO);
             assert_false(tcp_testing_hear(fd, answer, 1));
         }
         assert_int_equal(close(fd), 0);
@@ -49,9 +48,9 @@ static void hellos_have_bounds(struct testing_fabric *testing)
 {
     (void)testing;
     const struct tarn_fabric_connect_options good = {.receive_count = 1, .receive_bytes = 1};
-    struct tcp_hello hello, back;
+    const struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &good);
+    struct tcp_hello back;
     uint8_t bytes[TCP_HELLO_BYTES];
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &good, &hello), 0);
     const struct tcp_hello wrong[] = {
         {.kind = TCP_HELLO, .receive_count = 0, .receive_bytes = 1},
         {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 0},
@@ -67,32 +66,30 @@ static void hellos_have_bounds(struct testing_fabric *testing)
     };
     tcp_hello_save(&hello, bytes);
     assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), 0);
-    assert_memory_equal(back.nonce, hello.nonce, sizeof(hello.nonce));
     for (unsigned i = 0; i < base_array_count(wrong); i++) {
         tcp_hello_save(&wrong[i], bytes);
         assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), -EPROTO);
     }
 }
 
-/* Who has proved himself and was not accepted when the listener closes is refused; who had said nothing is dropped. */
+/* A client that has said its hello and was not accepted when the listener closes is refused; one that had said nothing is dropped. */
 static void who_waits_when_the_listener_closes_is_told(struct testing_fabric *testing)
 {
-    static const struct tcp_secret none;
     const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+    const struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
     struct testing_pair pair;
-    struct tcp_hello hello, answer;
+    struct tcp_hello answer;
     int error = -ECONNRESET;
     testing_pair_open(testing, &pair, NULL);
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
     for (uint64_t patience_ns = BASE_NS_PER_MS; error == -ECONNRESET; patience_ns *= 2) {
         assert_true(patience_ns < 10 * BASE_NS_PER_SECOND);
-        int proved = tcp_testing_dial(testing->address), silent = tcp_testing_dial(testing->address);
-        assert_int_equal(tcp_testing_ask(proved, &none, &hello), 0);
-        (void)task_sleep(patience_ns); /* for the proof to be looked at; else it is dropped as well */
+        int speaks = tcp_testing_dial(testing->address), silent = tcp_testing_dial(testing->address);
+        tcp_testing_ask(speaks, &hello);
+        (void)task_sleep(patience_ns); /* for the hello to be looked at; else it is dropped as well */
         tarn_fabric_listener_close(pair.listener);
-        error = tcp_testing_hear_welcome(proved, &answer);
-        assert_true(tcp_testing_ends(proved) && tcp_testing_ends(silent));
-        assert_int_equal(close(proved), 0);
+        error = tcp_testing_hear_welcome(speaks, &answer);
+        assert_true(tcp_testing_ends(speaks) && tcp_testing_ends(silent));
+        assert_int_equal(close(speaks), 0);
         assert_int_equal(close(silent), 0);
         assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
     }
@@ -100,185 +97,29 @@ static void who_waits_when_the_listener_closes_is_told(struct testing_fabric *te
     testing_pair_close(&pair);
 }
 
-/* ---- secrets ------------------------------------------------------------------------------------ */
-
-static void write_secret(const char *path, const char *text, mode_t mode)
+/* A hello of another version is refused, and the log says why on both sides. */
+static void other_versions_are_refused(struct testing_fabric *testing)
 {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(path, mode), 0);
-}
-
-static struct tarn_fabric *open_with(struct testing_fabric *testing, const char *path)
-{
-    char url[128];
-    struct tarn_fabric *fabric;
-    (void)snprintf(url, sizeof(url), "tcp:secret=%s", path);
-    return tarn_fabric_open(testing->node, url, &fabric) == 0 ? fabric : NULL;
-}
-
-/* Whether a client of one fabric gets into another's listener. */
-static int try_to_connect(struct testing_pair *pair, struct tarn_fabric *client)
-{
-    struct testing_job job;
-    struct tarn_fabric_domain *domain = testing_domain(client, 0, 4096);
-    struct tarn_fabric_connection *connection;
-    testing_start(pair->testing, &job, 0, testing_accept, pair);
-    int error = tarn_fabric_connect(domain, pair->testing->address, NULL, TESTING_SECONDS(20), &connection);
-    if (error == 0) {
-        uint64_t before;
-        assert_int_equal(
-            tarn_fabric_faa(connection, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(20), &before), 0);
-        tarn_fabric_disconnect(connection);
-    } else { /* the one who accepts waits for the next */
-        assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
-                                             TESTING_SECONDS(20), &connection),
-                         0);
-        tarn_fabric_disconnect(connection);
-    }
-    testing_join(&job);
-    tarn_fabric_disconnect(pair->server);
-    pair->server = NULL;
-    tarn_fabric_domain_close(domain);
-    return error;
-}
-
-static void only_who_knows_the_secret_gets_in(struct testing_fabric *testing)
-{
+    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+    const struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
     struct testing_pair pair;
-    char right[] = "/tmp/fabric-secret-XXXXXX", wrong[] = "/tmp/fabric-secret-XXXXXX";
-    assert_int_equal(close(mkstemp(right)), 0);
-    assert_int_equal(close(mkstemp(wrong)), 0);
-    write_secret(right, "the quick brown fox", 0600);
-    write_secret(wrong, "the quick brown dog", 0600);
-    struct tarn_fabric *without = testing->fabric, *knows = open_with(testing, right),
-                       *errs = open_with(testing, wrong);
-    assert_true(knows != NULL && errs != NULL);
-
-    testing->fabric = knows; /* the pair's listener and client */
-    testing_pair_open(testing, &pair, NULL);
-    testing_disconnect(&pair);
-    assert_int_equal(try_to_connect(&pair, knows), 0);
-    assert_int_equal(try_to_connect(&pair, errs), -EACCES);
-    assert_int_equal(try_to_connect(&pair, without), -EACCES);
-    testing_pair_close(&pair);
-
-    testing->fabric = without; /* and who knows one does not talk to one that asks for none */
-    testing_pair_open(testing, &pair, NULL);
-    testing_disconnect(&pair);
-    assert_int_equal(try_to_connect(&pair, knows), -EACCES);
-    testing_pair_close(&pair);
-
-    tarn_fabric_close(knows);
-    tarn_fabric_close(errs);
-    write_secret(right, "the quick brown fox", 0640);
-    assert_null(open_with(testing, right)); /* others may read it */
-    write_secret(right, "too short\n\n\n\n\n\n\n\n\n\n", 0600);
-    assert_null(open_with(testing, right));
-    assert_int_equal(unlink(right), 0);
-    assert_null(open_with(testing, right));
-    assert_int_equal(unlink(wrong), 0);
-}
-
-/* The server proves that it knows the secret, of this meeting. */
-static void servers_must_know_it_too(struct testing_fabric *testing)
-{
-    (void)testing;
-    struct tcp_secret secret = {.bytes = 20}, other = {.bytes = 20};
-    struct tcp_meeting meeting, later;
-    struct tcp_hello welcome = {.kind = TCP_WELCOME, .receive_count = 1, .receive_bytes = 1};
-    uint8_t proof[TCP_NONCE_BYTES], clients[TCP_NONCE_BYTES];
-    other.text[19] = 1;
-    testing_fill(meeting.hello, TCP_HELLO_BYTES, 1);
-    testing_fill(meeting.challenge, TCP_HELLO_BYTES, 2);
-    later = meeting;
-    later.challenge[TCP_HELLO_BYTES - 1] ^= 1;
-    assert_int_equal(tcp_hello_prove(&secret, &meeting, &welcome, proof), 0);
-    assert_int_equal(tcp_hello_prove(&secret, &meeting, NULL, clients), 0);
-    assert_true(tcp_hello_is_proof(&secret, &meeting, &welcome, proof));
-    assert_false(tcp_hello_is_proof(&other, &meeting, &welcome, proof));
-    assert_false(tcp_hello_is_proof(&secret, &later, &welcome, proof));
-    assert_false(tcp_hello_is_proof(&secret, &meeting, &welcome, clients)); /* sent back as it came */
-    welcome.receive_count = 2;
-    assert_false(tcp_hello_is_proof(&secret, &meeting, &welcome, proof));
-}
-
-/* Somebody who answers in the server's place. */
-struct impostor {
-    struct tcp_secret secret; /* that it believes in */
-    bool echoes;              /* sends back the client's proof instead */
-    int listener;
-};
-
-static void be_the_server(void *arg)
-{
-    struct impostor *impostor = arg;
-    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
-    struct tcp_meeting meeting;
-    struct tcp_hello challenge, welcome, proof;
+    struct tcp_hello answer;
     uint8_t bytes[TCP_HELLO_BYTES];
-    int fd = accept4(impostor->listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_true(tcp_testing_hear(fd, meeting.hello, TCP_HELLO_BYTES));
-    assert_int_equal(tcp_hello_make(TCP_CHALLENGE, NULL, &challenge), 0);
-    tcp_hello_save(&challenge, meeting.challenge);
-    tcp_testing_say(fd, meeting.challenge, TCP_HELLO_BYTES);
-    assert_true(tcp_testing_hear(fd, bytes, sizeof(bytes)));
-    assert_int_equal(tcp_hello_load(bytes, TCP_PROOF, &proof), 0);
-    assert_int_equal(tcp_hello_make(TCP_WELCOME, &options, &welcome), 0);
-    assert_int_equal(tcp_hello_prove(&impostor->secret, &meeting, &welcome, welcome.proof), 0);
-    if (impostor->echoes)
-        memcpy(welcome.proof, proof.proof, sizeof(welcome.proof));
-    tcp_hello_save(&welcome, bytes);
-    tcp_testing_say(fd, bytes, sizeof(bytes));
-    (void)tcp_testing_ends(fd);
-    assert_int_equal(close(fd), 0);
-}
-
-/* What a client that knows a secret makes of a server. */
-static int connect_to(struct testing_fabric *testing, struct tarn_fabric *client, struct impostor *impostor)
-{
-    struct testing_job job;
-    struct tarn_fabric_domain *domain = testing_domain(client, 0, 4096);
-    struct tarn_fabric_connection *connection;
-    struct sockaddr_in address = tcp_testing_read(testing->address);
-    impostor->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(impostor->listener >= 0);
-    assert_int_equal(setsockopt(impostor->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
-    assert_int_equal(bind(impostor->listener, (const struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(listen(impostor->listener, 1), 0);
-    testing_start(testing, &job, 0, be_the_server, impostor);
-    int error = tarn_fabric_connect(domain, testing->address, NULL, TESTING_SECONDS(20), &connection);
-    if (error == 0)
-        tarn_fabric_disconnect(connection);
-    testing_join(&job);
-    assert_int_equal(close(impostor->listener), 0);
-    tarn_fabric_domain_close(domain);
-    return error;
-}
-
-static void impostors_are_not_believed(struct testing_fabric *testing)
-{
-    static const char text[] = "the quick brown fox";
-    char path[] = "/tmp/fabric-secret-XXXXXX";
-    struct impostor impostor = {.secret = {.bytes = sizeof(text) - 1}};
-    assert_int_equal(close(mkstemp(path)), 0);
-    write_secret(path, text, 0600);
-    struct tarn_fabric *client = open_with(testing, path);
-    assert_non_null(client);
-    memcpy(impostor.secret.text, text, sizeof(text) - 1);
-    assert_int_equal(connect_to(testing, client, &impostor), 0); /* who knows it is none */
-    impostor.echoes = true;
-    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
-    impostor.echoes = false;
-    impostor.secret.text[0] ^= 1;
-    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
-    impostor.secret.bytes = 0; /* as if there were none: its proof is zero */
-    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
-    tarn_fabric_close(client);
-    assert_int_equal(unlink(path), 0);
+    testing_pair_open(testing, &pair, NULL);
+    for (uint16_t version = 0; version < 5; version++) {
+        if (version == 3)
+            continue;
+        tcp_hello_save(&hello, bytes);
+        base_store_le16(bytes + 4, version);
+        base_store_le32(bytes + TCP_HELLO_BYTES - 4, base_crc32c(0, bytes, TCP_HELLO_BYTES - 4));
+        assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &answer), -EPROTONOSUPPORT);
+        int fd = tcp_testing_dial(testing->address);
+        tcp_testing_say(fd, bytes, sizeof(bytes));
+        assert_int_equal(tcp_testing_hear_welcome(fd, &answer), -EPROTO);
+        assert_true(tcp_testing_ends(fd));
+        assert_int_equal(close(fd), 0);
+    }
+    testing_pair_close(&pair);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------ */
@@ -632,10 +473,13 @@ static void it_stays_on_this_machine(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_listen(testing->fabric, "127.0.0.1", &listener), -EINVAL);
     assert_int_equal(tarn_fabric_listen(testing->fabric, "127.0.0.1:70000", &listener), -EINVAL);
     tarn_fabric_domain_close(domain);
-    struct tcp told = {.node = testing->node};
-    assert_int_equal(tcp_options_read(&testing->node->log, "insecure", &told.options), 0);
-    for (unsigned i = 0; i < base_array_count(beyond); i++)
-        assert_int_equal(tcp_check_address(&told, beyond[i]), 0);
+    static const char *const able[] = {"insecure", "secret=file", "tls,cert=c,key=k,ca=a"};
+    for (unsigned i = 0; i < base_array_count(able) * base_array_count(beyond); i++) {
+        struct tcp told = {.node = testing->node};
+        assert_int_equal(
+            tcp_options_read(&testing->node->log, able[i % base_array_count(able)], &told.options), 0);
+        assert_int_equal(tcp_check_address(&told, beyond[i / base_array_count(able)]), 0);
+    }
 }
 
 static void urls_are_checked(struct testing_fabric *testing)
@@ -666,9 +510,7 @@ static void urls_are_checked(struct testing_fabric *testing)
 IN_THREADS(rubbish_is_no_hello)
 IN_THREADS(hellos_have_bounds)
 IN_THREADS(who_waits_when_the_listener_closes_is_told)
-IN_THREADS(only_who_knows_the_secret_gets_in)
-IN_THREADS(servers_must_know_it_too)
-IN_THREADS(impostors_are_not_believed)
+IN_THREADS(other_versions_are_refused)
 IN_THREADS(nothing_is_done_of_what_is_refused)
 IN_THREADS(broken_rules_end_the_connection)
 IN_THREADS(the_window_is_kept)
@@ -687,9 +529,7 @@ int main(void)
         cmocka_unit_test(rubbish_is_no_hello_in_threads),
         cmocka_unit_test(hellos_have_bounds_in_threads),
         cmocka_unit_test(who_waits_when_the_listener_closes_is_told_in_threads),
-        cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
-        cmocka_unit_test(servers_must_know_it_too_in_threads),
-        cmocka_unit_test(impostors_are_not_believed_in_threads),
+        cmocka_unit_test(other_versions_are_refused_in_threads),
         cmocka_unit_test(nothing_is_done_of_what_is_refused_in_threads),
         cmocka_unit_test(broken_rules_end_the_connection_in_threads),
         cmocka_unit_test(the_window_is_kept_in_threads),

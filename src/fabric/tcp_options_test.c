@@ -38,7 +38,7 @@ static int with_secret(void **state)
     (void)open_fixture(state);
     struct fixture *fixture = *state;
     tcp_testing_secret(&fixture->files, "secret", "the quick brown fox jumps");
-    (void)snprintf(fixture->url, sizeof(fixture->url), "tcp:tls,secret=%s/secret", fixture->files.folder);
+    (void)snprintf(fixture->url, sizeof(fixture->url), "tcp:secret=%s/secret", fixture->files.folder);
     return 0;
 }
 

@@ -9,15 +9,13 @@
 
 enum { SOCKETS = 3 };
 
-static const struct tcp_secret none;
-
 /* Say hello by hand for so many sockets, and be accepted. @param job  who accepts; to be joined */
 static int begin_to_meet(struct testing_pair *pair, struct testing_job *job, void (*accept)(void *arg),
                          struct tcp_hello *ret_welcome)
 {
     testing_start(pair->testing, job, 0, accept, pair);
     int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fd, &none, SOCKETS - 1, ret_welcome), 0);
+    assert_int_equal(tcp_testing_greet_for(fd, SOCKETS - 1, ret_welcome), 0);
     return fd;
 }
 
@@ -25,9 +23,9 @@ static int begin_to_meet(struct testing_pair *pair, struct testing_job *job, voi
 static int join(const struct testing_pair *pair, const uint8_t *ticket, uint32_t number, int *ret_fd)
 {
     struct tcp_hello hello = {.kind = TCP_JOIN, .number = number}, welcome;
-    memcpy(hello.nonce, ticket, sizeof(hello.nonce));
+    memcpy(hello.ticket, ticket, sizeof(hello.ticket));
     *ret_fd = tcp_testing_dial(pair->testing->address);
-    return tcp_testing_say_hello(*ret_fd, &none, &hello, &welcome);
+    return tcp_testing_say_hello(*ret_fd, &hello, &welcome);
 }
 
 /* Try to join, and fail. */
@@ -45,54 +43,24 @@ static void only_its_own_join(struct testing_fabric *testing)
     struct testing_pair pair;
     struct testing_job job;
     struct tcp_hello welcome;
-    uint8_t guess[TCP_NONCE_BYTES];
+    uint8_t guess[TCP_TICKET_BYTES];
     int fds[SOCKETS];
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-    memcpy(guess, welcome.nonce, sizeof(guess));
-    guess[TCP_NONCE_BYTES - 1] ^= 1;
-    expect_no_place(&pair, guess, 1, -ECONNREFUSED);               /* no ticket */
-    expect_no_place(&pair, welcome.nonce, SOCKETS, -ECONNREFUSED); /* there is no such place */
-    expect_no_place(&pair, welcome.nonce, 0, -EPROTO);
-    expect_no_place(&pair, welcome.nonce, TCP_SOCKETS_MAX, -EPROTO);
-    assert_int_equal(join(&pair, welcome.nonce, 1, &fds[1]), 0);
-    expect_no_place(&pair, welcome.nonce, 1, -ECONNREFUSED); /* taken */
-    assert_int_equal(join(&pair, welcome.nonce, 2, &fds[2]), 0);
+    memcpy(guess, welcome.ticket, sizeof(guess));
+    guess[TCP_TICKET_BYTES - 1] ^= 1;
+    expect_no_place(&pair, guess, 1, -ECONNREFUSED);                /* no ticket */
+    expect_no_place(&pair, welcome.ticket, SOCKETS, -ECONNREFUSED); /* there is no such place */
+    expect_no_place(&pair, welcome.ticket, 0, -EPROTO);
+    expect_no_place(&pair, welcome.ticket, TCP_SOCKETS_MAX, -EPROTO);
+    assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
+    expect_no_place(&pair, welcome.ticket, 1, -ECONNREFUSED); /* taken */
+    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
     testing_join(&job);
-    expect_no_place(&pair, welcome.nonce, 2, -ECONNREFUSED); /* nobody waits any more */
+    expect_no_place(&pair, welcome.ticket, 2, -ECONNREFUSED); /* nobody waits any more */
     assert_int_equal(tarn_fabric_error(pair.server), 0);
     tcp_testing_end(&pair, fds, SOCKETS);
-}
-
-/* The ticket alone is not enough where there is a secret. */
-static void who_joins_knows_the_secret(struct testing_fabric *testing)
-{
-    struct testing_pair pair;
-    struct testing_job job;
-    struct tcp_secret secret = {.bytes = 19, .text = "the quick brown fox"};
-    struct tcp_hello welcome, again, hello = {.kind = TCP_JOIN, .number = 1};
-    struct tarn_fabric *usual = testing->fabric;
-    char path[] = "/tmp/fabric-secret-XXXXXX", url[64];
-    int fds[2], file = mkstemp(path);
-    assert_int_equal(write(file, secret.text, secret.bytes), secret.bytes);
-    assert_int_equal(close(file), 0);
-    (void)snprintf(url, sizeof(url), "tcp:secret=%s", path);
-    assert_int_equal(tarn_fabric_open(testing->node, url, &testing->fabric), 0);
-    testing_pair_open(testing, &pair, NULL);
-    testing_disconnect(&pair);
-    testing_start(testing, &job, 0, testing_accept, &pair);
-    fds[0] = tcp_testing_dial(testing->address);
-    assert_int_equal(tcp_testing_greet_for(fds[0], &secret, 1, &welcome), 0);
-    expect_no_place(&pair, welcome.nonce, 1, -EACCES);
-    memcpy(hello.nonce, welcome.nonce, sizeof(hello.nonce));
-    fds[1] = tcp_testing_dial(testing->address);
-    assert_int_equal(tcp_testing_say_hello(fds[1], &secret, &hello, &again), 0);
-    testing_join(&job);
-    tcp_testing_end(&pair, fds, 2);
-    tarn_fabric_close(testing->fabric);
-    testing->fabric = usual;
-    assert_int_equal(unlink(path), 0);
 }
 
 static void expect_no_connection(void *arg)
@@ -117,7 +85,7 @@ static void who_does_not_bring_them_all_is_given_up(struct testing_fabric *testi
     testing_disconnect(&pair);
     unsigned descriptors = testing_descriptors();
     fds[0] = begin_to_meet(&pair, &job, expect_no_connection, &welcome);
-    assert_int_equal(join(&pair, welcome.nonce, 2, &fds[1]), 0);
+    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[1]), 0);
     testing_join(&job);
     for (unsigned i = 0; i < base_array_count(fds); i++) {
         assert_true(tcp_testing_ends(fds[i]));
@@ -176,15 +144,15 @@ static void leave_one_untaken(struct testing_pair *pair, bool listener_closes)
     int fds[SOCKETS];
     testing_start(pair->testing, &job, 1, expect_no_connection, pair);
     fds[0] = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fds[0], &none, SOCKETS - 1, &welcome), 0);
+    assert_int_equal(tcp_testing_greet_for(fds[0], SOCKETS - 1, &welcome), 0);
     testing_start(pair->testing, &holding, 1, hold, &holder);
     while (!atomic_load(&holder.holds))
         task_yield();
     for (uint32_t i = 1; i < SOCKETS; i++) {
         struct tcp_hello hello = {.kind = TCP_JOIN, .number = i};
-        memcpy(hello.nonce, welcome.nonce, sizeof(hello.nonce));
+        memcpy(hello.ticket, welcome.ticket, sizeof(hello.ticket));
         fds[i] = tcp_testing_dial(pair->testing->address);
-        assert_int_equal(tcp_testing_ask(fds[i], &none, &hello), 0);
+        tcp_testing_ask(fds[i], &hello);
     }
     await_joined(pair, SOCKETS - 1);
     if (listener_closes)
@@ -232,8 +200,8 @@ static void what_comes_before_its_turn_waits(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-    assert_int_equal(join(&pair, welcome.nonce, 1, &fds[1]), 0);
-    assert_int_equal(join(&pair, welcome.nonce, 2, &fds[2]), 0);
+    assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
+    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
     testing_join(&job);
     struct tcp_frame frame = {.kind = TCP_WRITE,
                               .last = true,
@@ -284,9 +252,9 @@ static void keep_buffers(struct testing_fabric *testing)
     testing_start(testing, &job, 1, accept_and_wait,
                   &pair); /* this scheduler is blocked by what is said by hand */
     fds[0] = tcp_testing_dial(testing->address);
-    assert_int_equal(tcp_testing_greet_for(fds[0], &none, TCP_SOCKETS_MAX - 1, &welcome), 0);
+    assert_int_equal(tcp_testing_greet_for(fds[0], TCP_SOCKETS_MAX - 1, &welcome), 0);
     for (uint32_t i = 1; i < TCP_SOCKETS_MAX; i++)
-        assert_int_equal(join(&pair, welcome.nonce, i, &fds[i]), 0);
+        assert_int_equal(join(&pair, welcome.ticket, i, &fds[i]), 0);
     for (uint32_t i = 1; i < TCP_SOCKETS_MAX; i++) {
         ssize_t sent = 1;
         for (size_t all = 0; all < MOST && sent > 0; all += (size_t)sent)
@@ -325,8 +293,8 @@ static void all_end_when_one_does(struct testing_fabric *testing)
         struct tcp_hello welcome;
         int fds[SOCKETS];
         fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-        assert_int_equal(join(&pair, welcome.nonce, 1, &fds[1]), 0);
-        assert_int_equal(join(&pair, welcome.nonce, 2, &fds[2]), 0);
+        assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
+        assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
         testing_join(&job);
         assert_int_equal(close(fds[which]), 0);
         assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_SECONDS(20), &message),
@@ -397,7 +365,6 @@ static void much_goes_both_ways(struct testing_fabric *testing)
     }
 
 IN_THREADS(only_its_own_join)
-IN_THREADS(who_joins_knows_the_secret)
 IN_THREADS(who_does_not_bring_them_all_is_given_up)
 IN_THREADS(what_comes_before_its_turn_waits)
 IN_THREADS(all_end_when_one_does)
@@ -407,7 +374,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_its_own_join_in_threads),
-        cmocka_unit_test(who_joins_knows_the_secret_in_threads),
         cmocka_unit_test(who_does_not_bring_them_all_is_given_up_in_threads),
         cmocka_unit_test(who_has_joined_and_is_not_taken_is_refused),
         cmocka_unit_test(what_comes_before_its_turn_waits_in_threads),

@@ -81,21 +81,11 @@ bool tcp_testing_ends(int fd)
     return taken == 0 || errno == ECONNRESET;
 }
 
-int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello)
+void tcp_testing_ask(int fd, const struct tcp_hello *hello)
 {
-    struct tcp_meeting meeting;
-    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];
-    tcp_hello_save(hello, meeting.hello);
-    tcp_testing_say(fd, meeting.hello, TCP_HELLO_BYTES);
-    assert_true(tcp_testing_hear(fd, meeting.challenge, TCP_HELLO_BYTES));
-    int error = tcp_hello_load(meeting.challenge, TCP_CHALLENGE, &challenge);
-    if (error != 0)
-        return error;
-    assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
-    tcp_hello_save(&proof, bytes);
+    tcp_hello_save(hello, bytes);
     tcp_testing_say(fd, bytes, sizeof(bytes));
-    return 0;
 }
 
 int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)
@@ -105,31 +95,27 @@ int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)
                                                       : -ECONNRESET;
 }
 
-int tcp_testing_say_hello(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello,
-                          struct tcp_hello *ret_welcome)
+int tcp_testing_say_hello(int fd, const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
-    int error = tcp_testing_ask(fd, secret, hello);
-    return error != 0 ? error : tcp_testing_hear_welcome(fd, ret_welcome);
+    tcp_testing_ask(fd, hello);
+    return tcp_testing_hear_welcome(fd, ret_welcome);
 }
 
-int tcp_testing_greet_for(int fd, const struct tcp_secret *secret, uint32_t more,
-                          struct tcp_hello *ret_welcome)
+int tcp_testing_greet_for(int fd, uint32_t more, struct tcp_hello *ret_welcome)
 {
     const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
-    struct tcp_hello hello;
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
     hello.number = more;
-    return tcp_testing_say_hello(fd, secret, &hello, ret_welcome);
+    return tcp_testing_say_hello(fd, &hello, ret_welcome);
 }
 
 int tcp_testing_meet(struct testing_pair *pair)
 {
-    static const struct tcp_secret none;
     struct testing_job job;
     struct tcp_hello welcome;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
     int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fd, &none, 0, &welcome), 0);
+    assert_int_equal(tcp_testing_greet_for(fd, 0, &welcome), 0);
     testing_join(&job);
     return fd;
 }

@@ -33,19 +33,17 @@ bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count);
 /** Whether the other side ends the connection; what it still says is dropped. */
 bool tcp_testing_ends(int fd);
 
-/** Say a hello and prove to know a secret. @return 0; or as tcp_hello_load() of the challenge */
-int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello);
+/** Say a hello. */
+void tcp_testing_ask(int fd, const struct tcp_hello *hello);
 
 /** Hear what the server makes of it. @return 0 and its welcome; or as tcp_hello_load() */
 int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome);
 
 /** Both. */
-int tcp_testing_say_hello(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello,
-                          struct tcp_hello *ret_welcome);
+int tcp_testing_say_hello(int fd, const struct tcp_hello *hello, struct tcp_hello *ret_welcome);
 
 /** The same with a usual hello. @param more  sockets that will join */
-int tcp_testing_greet_for(int fd, const struct tcp_secret *secret, uint32_t more,
-                          struct tcp_hello *ret_welcome);
+int tcp_testing_greet_for(int fd, uint32_t more, struct tcp_hello *ret_welcome);
 
 /** Be the client of a pair whose own is not connected. @return the socket */
 int tcp_testing_meet(struct testing_pair *pair);

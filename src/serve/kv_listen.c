@@ -17,12 +17,13 @@ static const char *tcp_options(const char *url)
     return strncmp(url, "tcp:", 4) == 0 ? url + 4 : NULL;
 }
 
+/* @param word  an option, or the beginning of one with its equals sign */
 static bool has_option(const char *options, const char *word)
 {
     const size_t len = strlen(word);
     for (const char *at = options; at != NULL; at = strchr(at, ',')) {
         at += *at == ',' ? 1 : 0;
-        if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == '\0'))
+        if (strncmp(at, word, len) == 0 && (word[len - 1] == '=' || at[len] == ',' || at[len] == '\0'))
             return true;
     }
     return false;
@@ -36,7 +37,7 @@ bool serve_fabric_has_ports(const char *url)
 bool serve_fabric_is_secure(const char *url)
 {
     const char *options = tcp_options(url);
-    return options != NULL && has_option(options, "tls");
+    return options != NULL && (has_option(options, "tls") || has_option(options, "secret="));
 }
 
 /* Open the fabric of --kv-listen. --insecure applies to it, too. @return 0; -EINVAL */
@@ -46,7 +47,7 @@ static int open_network(struct serve *serve)
     const char *url = options->kv_fabric, *rest = tcp_options(url);
     char full[URL_BYTES];
     bool is_told =
-        rest == NULL || !options->insecure || has_option(rest, "tls") || has_option(rest, "insecure");
+        rest == NULL || !options->insecure || serve_fabric_is_secure(url) || has_option(rest, "insecure");
     int len = snprintf(full, sizeof(full), "%s%s%s", url, is_told || *rest == '\0' ? "" : ",",
                        is_told ? "" : "insecure");
     if (len < 0 || (size_t)len >= sizeof(full)) {

@@ -119,7 +119,7 @@ const struct base_setting serve_settings[] = {
      .metavar = "ADDRESS:PORT,...",
      .help = "Addresses, or names of hosts, where all stores are served by Tarn's own protocol: "
              "tarn://ADDRESS:PORT/NAME. Beyond "
-             "loopback only with TLS, or --insecure.",
+             "loopback only with a secret or certificates, or --insecure.",
      AT(kv_listen)},
     {.name = "kv-unix",
      .type = BASE_SETTING_STRING,
@@ -130,7 +130,7 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_STRING,
      .metavar = "URL",
      .default_text = "tcp:",
-     .help = "What --kv-listen goes over: tcp: with its options, as tcp:secret=FILE, tcp:tls,secret=FILE or "
+     .help = "What --kv-listen goes over: tcp: with its options, as tcp:secret=FILE or "
              "tcp:tls,cert=FILE,key=FILE,ca=FILE; or verbs:DEVICE (tarn-fabric(1)). Clients "
              "name the same: tarn://ADDRESS:PORT/NAME?tcp:secret=FILE.",
      AT(kv_fabric)},
@@ -537,7 +537,7 @@ static int check_kv_listeners(const struct serve_options *options, char *error, 
             return base_settings_fail(error, room, "--kv-listen: %s has no port: say ADDRESS:PORT", address);
         if (!options->insecure && !net_is_loopback(address) && !is_localhost(address) &&
             !serve_fabric_is_secure(url))
-            return refuse_outside(address, "--kv-fabric=tcp:tls,secret=FILE, or ", error, room);
+            return refuse_outside(address, "--kv-fabric=tcp:secret=FILE, or ", error, room);
     }
     return 0;
 }

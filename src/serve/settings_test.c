@@ -226,9 +226,10 @@ static void kv_listeners_stay_on_loopback(void **state)
 {
     struct fixture *fixture = *state;
     const char *const outside[] = {"0.0.0.0:4711", "[::]:4711", "10.0.0.1:4711", "127.0.0.1:1,192.0.2.1:1"};
-    const char *const open[] = {"tcp:",   "tcp:secret=tls", "tcp:tlsx", "tcp:insecure,nottls",
+    const char *const open[] = {"tcp:",   "tcp:secrets", "tcp:tlsx", "tcp:insecure,nottls",
                                 "verbs:", "verbs:tls"};
-    const char *const closed[] = {"tcp:tls,secret=f", "tcp:secret=f,tls", "tcp:cert=c,tls,key=k,ca=a"};
+    const char *const closed[] = {"tcp:secret=f", "tcp:heartbeat=2s,secret=f", "tcp:secret=f,tls",
+                                  "tcp:cert=c,tls,key=k,ca=a"};
     set(fixture, "data", "store");
     expect_kv_listener(fixture, "127.0.0.1:4711,[::1]:4712", "tcp:", NULL);
     for (size_t i = 0; i < base_array_count(outside); i++) {

@@ -123,7 +123,7 @@ def ping_tells_what_is_wrong(tarn):
             file.write("sixteen or more letters")
         address = f"127.0.0.1:{free_port()}"
         with answering(tarn, f"tcp:secret={folder}/secret", address):
-            fails(tarn, "fabric", "ping", "tcp:", address, because="another secret")
+            fails(tarn, "fabric", "ping", "tcp:", address, because="a secret, certificates or neither")
         fails(tarn, "fabric", "ping", "tcp:", "192.0.2.1:1", because="beyond this machine")
         fails(tarn, "fabric", "ping", "tcp:", "127.0.0.1:x", because="is no address")
 

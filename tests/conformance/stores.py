@@ -221,7 +221,7 @@ def stores_that_cannot_be_are_refused(tarn, _):
                 ([f"--data={folder}/x", f"--store=b:depot,{path},port=0"], "the same path"),
                 ([f"--store=a:depot,{path}", "--store=b:cache,memory=1M"], "nobody could reach the store b"),
                 ([f"--store=a:depot,{path}", "--kv-listen=0.0.0.0:4711"], "--insecure"),
-                ([f"--store=a:depot,{path}", "--kv-listen=0.0.0.0:4711", f"--kv-fabric=tcp:secret={folder}/x"], "tcp:tls"),
+                ([f"--store=a:depot,{path}", "--kv-listen=0.0.0.0:4711", "--kv-fabric=tcp:heartbeat=2s"], "tcp:secret=FILE"),
                 ([f"--store=a:depot,{path}", "--kv-listen=127.0.0.1:0"], "has no port"),
                 ([f"--store=a:depot,{path}", "--listen=0.0.0.0"], "--insecure")):
             errors = refused(tarn, *options, status=2)
@@ -305,13 +305,13 @@ def a_file_names_stores(tarn, client):
 
 
 def kv_listeners_have_secrets(tarn, client):
-    """Who knows the secret comes in, with TLS from other machines, too."""
+    """Clients that know the secret come in, from other machines, too."""
     with serving.folder() as folder:
         secret, other, port = f"{folder}/secret", f"{folder}/other", free_port()
         for path in (secret, other):
             with open(path, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 file.write(path * 4)
-        for fabric, address in ((f"tcp:secret={secret}", "127.0.0.1"), (f"tcp:tls,secret={secret}", "0.0.0.0")):
+        for fabric, address in ((f"tcp:tls,secret={secret}", "127.0.0.1"), (f"tcp:secret={secret}", "0.0.0.0")):
             with Server(tarn, "--port=0", f"--data={folder}/store", "--size=8M", f"--kv-listen={address}:{port}", f"--kv-fabric={fabric}") as server:
                 url = f"tarn://127.0.0.1:{port}/default"
                 with Client(client, url, fabric) as asked:

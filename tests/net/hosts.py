@@ -37,7 +37,7 @@ class Hosts:
         secret = f"{folder}/secret"
         with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
             file.write(os.urandom(32).hex().encode())
-        self.urls = {"plain": f"tcp:insecure,heartbeat={HEARTBEAT_MS}ms", "tls": f"tcp:tls,secret={secret},heartbeat={HEARTBEAT_MS}ms",
+        self.urls = {"plain": f"tcp:insecure,heartbeat={HEARTBEAT_MS}ms", "tls": f"tcp:secret={secret},heartbeat={HEARTBEAT_MS}ms",
                      "sockets": f"tcp:insecure,sockets=4,heartbeat={HEARTBEAT_MS}ms"}
         self.boot()
         self.relay = Relay("10.99.1.1", ("10.99.2.2", PORT))

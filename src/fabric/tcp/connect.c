@@ -26,8 +26,7 @@ struct attempt {
     uint32_t sockets;
     int fd; /* accepting: the client's socket, with its TLS and its hello below */
     struct tcp_tls *tls;
-    struct tcp_meeting meeting; /* the hellos of the first socket */
-    struct tcp_hello hello;     /* the other side's hello */
+    struct tcp_hello hello; /* the other side's hello */
     int error;
     struct tcp_connection *connection;
 };
@@ -143,16 +142,14 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
 
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
-/* Send a welcome by a socket. @param meeting  the hellos of that socket */
-static int send_welcome(const struct attempt *attempt, const struct tcp_socket *socket,
-                        const struct tcp_meeting *meeting, struct tcp_hello *hello)
+/* Send a welcome by a socket. @param ticket  TCP_TICKET_BYTES */
+static int send_welcome(const struct attempt *attempt, const struct tcp_socket *socket, const uint8_t *ticket)
 {
+    struct tcp_hello hello = tcp_hello_make(TCP_WELCOME, attempt->options);
     uint8_t bytes[TCP_HELLO_BYTES];
-    int error = tcp_hello_prove(&attempt->domain->tcp->secret, meeting, hello, hello->proof);
-    if (error != 0)
-        return error;
-    tcp_hello_save(hello, bytes);
-    error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
+    memcpy(hello.ticket, ticket, sizeof(hello.ticket));
+    tcp_hello_save(&hello, bytes);
+    int error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
     return error == 0 ? 0 : -ECONNRESET;
 }
 
@@ -160,8 +157,7 @@ static int send_welcome(const struct attempt *attempt, const struct tcp_socket *
 static int admit_next(struct attempt *attempt, struct tcp_connection *connection, struct tcp_party *party)
 {
     struct tcp_incoming *incoming;
-    struct tcp_meeting meeting;
-    struct tcp_hello join, hello;
+    struct tcp_hello join;
     struct net_connection *net;
     struct tcp_tls *tls;
     uint32_t number;
@@ -170,15 +166,14 @@ static int admit_next(struct attempt *attempt, struct tcp_connection *connection
         return error == -ETIMEDOUT ? -ECONNRESET : error;
     attempt->deadline_ns =
         task_now() + connection->tcp->options.heartbeat_ns; /* the next socket has a heartbeat's time */
-    int fd = tcp_incoming_take(incoming, &meeting, &join, &tls);
+    int fd = tcp_incoming_take(incoming, &join, &tls);
     error = net_adopt(fd, handler_of(attempt), &net);
     if (error != 0) {
         tcp_hello_refuse(fd, tls, tcp_refusal_of(error));
         return error;
     }
     attach_socket(&connection->sockets[number], net, tls);
-    error = tcp_hello_make(TCP_WELCOME, attempt->options, &hello);
-    return error == 0 ? send_welcome(attempt, &connection->sockets[number], &meeting, &hello) : error;
+    return send_welcome(attempt, &connection->sockets[number], party->ticket);
 }
 
 /* Send the welcome, and wait for the further sockets that the hello has promised. */
@@ -186,12 +181,10 @@ static int admit_all(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
     struct tcp_party party;
-    struct tcp_hello hello;
-    int error = tcp_hello_make(TCP_WELCOME, attempt->options, &hello);
+    int error = tcp_party_open(tcp, &party, connection->socket_count);
     if (error != 0)
         return error;
-    tcp_party_open(tcp, &party, &hello, connection->socket_count);
-    error = send_welcome(attempt, &connection->sockets[0], &attempt->meeting, &hello);
+    error = send_welcome(attempt, &connection->sockets[0], party.ticket);
     while (error == 0 && connection->open_count < connection->socket_count)
         error = admit_next(attempt, connection, &party);
     tcp_party_close(tcp, &party);
@@ -228,7 +221,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
                               .owner = owner,
                               .options = options,
                               .deadline_ns = task_now() + domain->tcp->options.heartbeat_ns};
-    attempt.fd = tcp_incoming_take(incoming, &attempt.meeting, &attempt.hello, &attempt.tls);
+    attempt.fd = tcp_incoming_take(incoming, &attempt.hello, &attempt.tls);
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
@@ -242,50 +235,23 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 
 /* ---- connecting --------------------------------------------------------------------------------- */
 
-/* Read a hello of a kind. @param ret_bytes  its bytes as they came */
-static int read_hello(const struct tcp_socket *socket, enum tcp_hello_kind kind, uint64_t deadline_ns,
-                      uint8_t *ret_bytes, struct tcp_hello *ret_hello)
-{
-    for (size_t at = 0; at < TCP_HELLO_BYTES;) {
-        ssize_t bytes = tcp_read(socket->net, socket->tls, ret_bytes + at, TCP_HELLO_BYTES - at, deadline_ns);
-        if (bytes <= 0)
-            return bytes == 0 ? -ECONNRESET : (int)bytes;
-        at += (size_t)bytes;
-    }
-    return tcp_hello_load(ret_bytes, kind, ret_hello);
-}
-
-/* @return 0; -ETIMEDOUT; -ECANCELED. Another failure of the write is left to the next read, which has its reason. */
-static int send_hello(const struct tcp_socket *socket, const uint8_t *bytes, uint64_t deadline_ns)
-{
-    int error = tcp_write(socket->net, socket->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
-    return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
-}
-
-/* Send this socket's hello with the proof of the secret, and read the other side's answer. */
+/* Send this socket's hello, and read the other side's welcome. */
 static int greet_peer(const struct attempt *attempt, const struct tcp_socket *socket,
                       const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
-    const struct tcp_secret *secret = &attempt->domain->tcp->secret;
-    const uint64_t deadline_ns = attempt->deadline_ns;
-    struct tcp_meeting meeting;
-    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];
-    tcp_hello_save(hello, meeting.hello);
-    int error = send_hello(socket, meeting.hello, deadline_ns);
-    if (error == 0)
-        error = read_hello(socket, TCP_CHALLENGE, deadline_ns, meeting.challenge, &challenge);
-    if (error == 0)
-        error = tcp_hello_prove(secret, &meeting, NULL, proof.proof);
-    if (error != 0)
-        return error;
-    tcp_hello_save(&proof, bytes);
-    error = send_hello(socket, bytes, deadline_ns);
-    if (error == 0)
-        error = read_hello(socket, TCP_WELCOME, deadline_ns, bytes, ret_welcome);
-    if (error != 0)
-        return error;
-    return tcp_hello_is_proof(secret, &meeting, ret_welcome, ret_welcome->proof) ? 0 : -EACCES;
+    tcp_hello_save(hello, bytes);
+    int error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
+    if (error == -ETIMEDOUT || error == -ECANCELED)
+        return error; /* another failure of the write is left to the next read, which has its reason */
+    for (size_t at = 0; at < sizeof(bytes);) {
+        ssize_t more =
+            tcp_read(socket->net, socket->tls, bytes + at, sizeof(bytes) - at, attempt->deadline_ns);
+        if (more <= 0)
+            return more == 0 ? -ECONNRESET : (int)more;
+        at += (size_t)more;
+    }
+    return tcp_hello_load(bytes, TCP_WELCOME, ret_welcome);
 }
 
 static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls, int error)
@@ -293,8 +259,8 @@ static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls
     struct tcp *tcp = attempt->domain->tcp;
     const char *reason = tcp_tls_reason(tls);
     if (reason == NULL)
-        reason = error == -EACCES ? "one of both does not know the secret of the other"
-                                  : "it speaks another version, or asks for tls";
+        reason = error == -EPROTONOSUPPORT ? "it speaks another version of this protocol"
+                                           : "it is no fabric, or asks for tls";
     base_warn_limited(&tcp->node->log, &tcp->refusals, "cannot connect", "fabric=tcp peer=%s reason=\"%s\"",
                       attempt->address, reason);
 }
@@ -320,23 +286,20 @@ static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *soc
         error = tcp_shake(net, tls, attempt->deadline_ns);
     if (error == 0)
         error = greet_peer(attempt, socket, hello, ret_welcome);
-    if (error == -EACCES || error == -EPROTO)
+    if (error == -EACCES || error == -EPROTO || error == -EPROTONOSUPPORT)
         log_refusal(attempt, tls, error);
-    return error;
+    return error == -EPROTONOSUPPORT ? -EPROTO : error;
 }
 
 /* Open all sockets: the first makes the connection, and the others join it. */
 static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
 {
-    struct tcp_hello hello, welcome_again;
-    int error = tcp_hello_make(TCP_HELLO, attempt->options, &hello);
-    if (error != 0)
-        return error;
+    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, attempt->options), welcome_again;
     hello.number = connection->socket_count - 1;
-    error = exchange_hellos(attempt, &connection->sockets[0], &hello, &attempt->hello);
+    int error = exchange_hellos(attempt, &connection->sockets[0], &hello, &attempt->hello);
     for (uint32_t i = 1; i < connection->socket_count && error == 0; i++) {
         struct tcp_hello join = {.kind = TCP_JOIN, .number = i};
-        memcpy(join.nonce, attempt->hello.nonce, sizeof(join.nonce));
+        memcpy(join.ticket, attempt->hello.ticket, sizeof(join.ticket));
         error = exchange_hellos(attempt, &connection->sockets[i], &join, &welcome_again);
     }
     return error;

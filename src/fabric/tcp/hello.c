@@ -1,4 +1,4 @@
-/* Hellos, which two sides exchange before there are frames, and the proofs that a side knows the secret. */
+/* Hellos, which two sides exchange before there are frames; and the file of the secret, which tls_context.c uses. */
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/tls.h"
@@ -6,9 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,8 +18,8 @@ enum {
     AT_RECEIVE_BYTES = 12,
     AT_DATA_BYTES = 16,
     AT_NUMBER = 20,
-    AT_NONCE = 24,
-    AT_PROOF = 56,
+    AT_TICKET = 24,
+    AT_ZERO = 56, /* 32 bytes */
     AT_DATA = 88,
     AT_CHECKSUM = 144,
 };
@@ -31,23 +28,17 @@ _Static_assert(AT_DATA + TARN_FABRIC_PRIVATE_BYTES_MAX == AT_CHECKSUM, "the tabl
 _Static_assert(AT_CHECKSUM + 4 == TCP_HELLO_BYTES, "the table has no gaps");
 
 #define MARK    UINT32_C(0x6e726174) /* "tarn" */
-#define VERSION 2
+#define VERSION 3
 
-int tcp_hello_make(enum tcp_hello_kind kind, const struct tarn_fabric_connect_options *options,
-                   struct tcp_hello *ret_hello)
+struct tcp_hello tcp_hello_make(enum tcp_hello_kind kind, const struct tarn_fabric_connect_options *options)
 {
-    struct tcp_hello hello = {.kind = kind};
-    if (options != NULL) {
-        hello.receive_count = options->receive_count;
-        hello.receive_bytes = options->receive_bytes;
-        hello.data_bytes = options->data_bytes;
-        if (options->data_bytes > 0)
-            memcpy(hello.data, options->data, options->data_bytes);
-    }
-    if (RAND_bytes(hello.nonce, sizeof(hello.nonce)) != 1)
-        return -EIO;
-    *ret_hello = hello;
-    return 0;
+    struct tcp_hello hello = {.kind = kind,
+                              .receive_count = options->receive_count,
+                              .receive_bytes = options->receive_bytes,
+                              .data_bytes = options->data_bytes};
+    if (options->data_bytes > 0)
+        memcpy(hello.data, options->data, options->data_bytes);
+    return hello;
 }
 
 void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes)
@@ -59,8 +50,8 @@ void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes)
     base_store_le32(bytes + AT_RECEIVE_BYTES, hello->receive_bytes);
     base_store_le32(bytes + AT_DATA_BYTES, hello->data_bytes);
     base_store_le32(bytes + AT_NUMBER, hello->number);
-    memcpy(bytes + AT_NONCE, hello->nonce, sizeof(hello->nonce));
-    memcpy(bytes + AT_PROOF, hello->proof, sizeof(hello->proof));
+    memcpy(bytes + AT_TICKET, hello->ticket, sizeof(hello->ticket));
+    memset(bytes + AT_ZERO, 0, AT_DATA - AT_ZERO);
     memcpy(bytes + AT_DATA, hello->data, sizeof(hello->data));
     base_store_le32(bytes + AT_CHECKSUM, base_crc32c(0, bytes, AT_CHECKSUM));
 }
@@ -72,8 +63,6 @@ static int refusal_error(uint32_t refusal)
         return -ECONNREFUSED;
     case TCP_OUT_OF_MEMORY:
         return -ENOBUFS;
-    case TCP_WRONG_SECRET:
-        return -EACCES;
     default:
         return -EPROTO;
     }
@@ -93,21 +82,22 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
                               .data_bytes = base_load_le32(bytes + AT_DATA_BYTES),
                               .number = base_load_le32(bytes + AT_NUMBER)};
     if (base_load_le32(bytes + AT_CHECKSUM) != base_crc32c(0, bytes, AT_CHECKSUM) ||
-        base_load_le32(bytes + AT_MARK) != MARK || base_load_le16(bytes + AT_VERSION) != VERSION)
+        base_load_le32(bytes + AT_MARK) != MARK)
         return -EPROTO;
+    if (base_load_le16(bytes + AT_VERSION) != VERSION)
+        return -EPROTONOSUPPORT;
     if (hello.kind == TCP_REFUSAL)
         return refusal_error(hello.number);
     if (hello.kind == TCP_JOIN && kind == TCP_HELLO)
         kind = TCP_JOIN; /* either kind may come first */
     if (hello.kind != kind || hello.number > most_of(kind) || (kind == TCP_JOIN && hello.number == 0) ||
-        hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX)
+        hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX || !base_is_zero(bytes + AT_ZERO, AT_DATA - AT_ZERO))
         return -EPROTO;
     bool tells = kind == TCP_HELLO || kind == TCP_WELCOME;
     if (tells && (hello.receive_count == 0 || hello.receive_count > TARN_FABRIC_RECEIVE_COUNT_MAX ||
                   hello.receive_bytes == 0 || hello.receive_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX))
         return -EPROTO;
-    memcpy(hello.nonce, bytes + AT_NONCE, sizeof(hello.nonce));
-    memcpy(hello.proof, bytes + AT_PROOF, sizeof(hello.proof));
+    memcpy(hello.ticket, bytes + AT_TICKET, sizeof(hello.ticket));
     memcpy(hello.data, bytes + AT_DATA, sizeof(hello.data));
     *ret_hello = hello;
     return 0;
@@ -173,35 +163,4 @@ int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *r
     *ret_secret = secret;
     OPENSSL_cleanse(&secret, sizeof(secret));
     return 0;
-}
-
-int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
-                    const struct tcp_hello *welcome, uint8_t *ret_proof)
-{
-    uint8_t text[1 + 3 * TCP_HELLO_BYTES] = {
-        0}; /* the proof covers the side that proves, and both hellos; the welcome counts without its proof */
-    unsigned bytes = 0;
-    memset(ret_proof, 0, TCP_NONCE_BYTES);
-    if (secret->bytes == 0)
-        return 0;
-    text[0] = welcome == NULL ? 'C' : 'S';
-    memcpy(text + 1, meeting->hello, TCP_HELLO_BYTES);
-    memcpy(text + 1 + TCP_HELLO_BYTES, meeting->challenge, TCP_HELLO_BYTES);
-    if (welcome != NULL) {
-        struct tcp_hello bare = *welcome;
-        memset(bare.proof, 0, sizeof(bare.proof));
-        tcp_hello_save(&bare, text + 1 + (size_t)2 * TCP_HELLO_BYTES);
-    }
-    bool proved =
-        HMAC(EVP_sha256(), secret->text, (int)secret->bytes, text, sizeof(text), ret_proof, &bytes) != NULL;
-    base_assert(!proved || bytes == TCP_NONCE_BYTES);
-    return proved ? 0 : -ENOMEM;
-}
-
-bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
-                        const struct tcp_hello *welcome, const uint8_t *proof)
-{
-    uint8_t expected[TCP_NONCE_BYTES];
-    return tcp_hello_prove(secret, meeting, welcome, expected) == 0 &&
-           CRYPTO_memcmp(expected, proof, sizeof(expected)) == 0;
 }

@@ -1,4 +1,4 @@
-/* The meeting of two sides: hellos, and proofs that a side knows the secret. For the files of this folder. */
+/* The meeting of two sides: hellos; and the file of the secret. For the files of this folder. */
 #ifndef FABRIC_TCP_HELLO_H
 #define FABRIC_TCP_HELLO_H
 
@@ -8,13 +8,13 @@ struct stat;
 struct tcp_tls;
 
 #define TCP_HELLO_BYTES      148
-#define TCP_NONCE_BYTES      32
+#define TCP_TICKET_BYTES     32
 #define TCP_SECRET_BYTES_MIN 16
 #define TCP_SECRET_BYTES_MAX 4096
 
-enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
+enum tcp_hello_kind { TCP_HELLO = 1, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
 
-enum tcp_refusal { TCP_REJECTED = 1, TCP_OUT_OF_MEMORY, TCP_NO_HELLO, TCP_WRONG_SECRET };
+enum tcp_refusal { TCP_REJECTED = 1, TCP_OUT_OF_MEMORY, TCP_NO_HELLO };
 
 /* A side's description of itself. README, "tcp", has the table. */
 struct tcp_hello {
@@ -23,15 +23,8 @@ struct tcp_hello {
     uint32_t data_bytes;
     uint32_t
         number; /* TCP_HELLO: number of sockets that will join; TCP_JOIN: this socket's number; TCP_REFUSAL: the reason */
-    uint8_t nonce[TCP_NONCE_BYTES];
-    uint8_t proof[TCP_NONCE_BYTES];
+    uint8_t ticket[TCP_TICKET_BYTES]; /* TCP_WELCOME, TCP_JOIN: the connection that further sockets join */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
-};
-
-/* Both sides' hellos as they were sent; the proofs are made of them. */
-struct tcp_meeting {
-    uint8_t hello[TCP_HELLO_BYTES];
-    uint8_t challenge[TCP_HELLO_BYTES];
 };
 
 /* A secret that both sides share. */
@@ -46,27 +39,16 @@ base_must_check int tcp_secret_read(struct base_log *log, const char *path, stru
 /** Open a file that only its owner may read. @return descriptor; -EACCES, -ENOENT and the like (logged) */
 base_must_check int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_file);
 
-/** Make a hello of a kind with these options, and an unpredictable nonce. @param options  NULL: none
- * @return 0; -EIO: the system gives no random bytes */
-base_must_check int tcp_hello_make(enum tcp_hello_kind kind,
-                                   const struct tarn_fabric_connect_options *options,
-                                   struct tcp_hello *ret_hello);
+/** Make a hello of a kind with these options, and no ticket. */
+struct tcp_hello tcp_hello_make(enum tcp_hello_kind kind, const struct tarn_fabric_connect_options *options);
 
 /** Write a hello, as TCP_HELLO_BYTES bytes. */
 void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes);
 
-/** Read a hello of a kind. @return 0; -EPROTO; of a TCP_REFUSAL the error that it means */
+/** Read a hello of a kind. @return 0; -EPROTO; -EPROTONOSUPPORT: it is of another version; of a TCP_REFUSAL the error that it
+ * means */
 base_must_check int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind,
                                    struct tcp_hello *ret_hello);
-
-/** Make the proof that a side knows the secret; zero if there is no secret. @param welcome  NULL: the client's proof
- * @return 0; -ENOMEM */
-base_must_check int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
-                                    const struct tcp_hello *welcome, uint8_t *ret_proof);
-
-/** Whether a proof equals that of tcp_hello_prove(). */
-bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
-                        const struct tcp_hello *welcome, const uint8_t *proof);
 
 /** The refusal that stands for an error. */
 enum tcp_refusal tcp_refusal_of(int error);

@@ -1,5 +1,5 @@
 /*
- * Sockets that join a connection: they come to the listener like others, prove that they know the secret, and are handed
+ * Sockets that join a connection: they come to the listener like others, and are handed
  * to the task that accepts that connection. The ticket in its welcome says which connection that is.
  */
 #include "fabric/tcp/gate.h"
@@ -9,16 +9,19 @@
 #include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <openssl/rand.h>
 #include <string.h>
 
-void tcp_party_open(struct tcp *tcp, struct tcp_party *party, const struct tcp_hello *welcome, uint32_t count)
+int tcp_party_open(struct tcp *tcp, struct tcp_party *party, uint32_t count)
 {
     base_assert(count <= TCP_SOCKETS_MAX);
     *party = (struct tcp_party){.count = count};
-    memcpy(party->ticket, welcome->nonce, sizeof(party->ticket));
+    if (RAND_bytes(party->ticket, sizeof(party->ticket)) != 1)
+        return -EIO;
     tcp_gate_lock(&tcp->gate);
     base_list_push_back(&tcp->parties, &party->link);
     tcp_gate_unlock(&tcp->gate);
+    return 0;
 }
 
 void tcp_party_close(struct tcp *tcp, struct tcp_party *party)
@@ -48,7 +51,7 @@ bool tcp_party_give(struct tcp *tcp, struct tcp_incoming *incoming)
 {
     const struct tcp_hello *hello = tcp_incoming_hello(incoming);
     tcp_gate_lock(&tcp->gate);
-    struct tcp_party *party = find_locked(tcp, hello->nonce);
+    struct tcp_party *party = find_locked(tcp, hello->ticket);
     bool given = party != NULL && hello->number < party->count && !party->known[hello->number];
     if (given) {
         party->known[hello->number] = true;

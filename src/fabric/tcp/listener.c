@@ -14,7 +14,7 @@
 
 #define PATIENCE_BEATS  4 /* heartbeats for which a client may stay at a stage of the backlog */
 #define PATIENCE_MIN_NS BASE_NS_PER_SECOND /* at least, because a handshake is work and has a round trip */
-#define READY_MAX       128                /* clients with a valid proof; further ones are refused */
+#define READY_MAX       128                /* clients that are let in; further ones are refused */
 #define CONNECTIONS_MAX 65536              /* the most sockets of a listener at once */
 
 struct tcp_listener {
@@ -41,10 +41,8 @@ struct tcp_incoming {
     struct tcp_tls *tls;           /* its TLS; NULL: not yet, or in the clear */
     int fd;                        /* its bare socket when it is ready; -1 before */
     bool shaken;                   /* the handshake of TLS is done, or there is none */
-    bool challenged;
-    uint32_t bytes; /* number of bytes in `input` */
+    uint32_t bytes;                /* number of bytes in `input` */
     uint8_t input[TCP_HELLO_BYTES];
-    struct tcp_meeting meeting;
     struct tcp_hello hello;
 };
 
@@ -137,14 +135,10 @@ static struct tcp_tls *take_tls(struct tcp_incoming *incoming)
     return tls;
 }
 
-/* Refuse an incoming. */
-static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
+/* Refuse an incoming. @param reason  the reason that is logged, if TLS has no other */
+static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why, const char *reason)
 {
-    const char *reason = tcp_tls_reason(incoming->tls) != NULL ? tcp_tls_reason(incoming->tls)
-                         : why == TCP_WRONG_SECRET
-                             ? "it does not know the secret, or knows one that is not asked for"
-                         : why == TCP_OUT_OF_MEMORY ? "there is no descriptor or no memory for it"
-                                                    : "what it said is no hello of this version";
+    reason = tcp_tls_reason(incoming->tls) != NULL ? tcp_tls_reason(incoming->tls) : reason;
     char peer[NET_ADDRESS_TEXT_MAX];
     net_peer(incoming->net, peer, sizeof(peer));
     base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
@@ -158,41 +152,20 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
     net_close(incoming->net);
 }
 
-static bool send_challenge(struct tcp_incoming *incoming)
-{
-    struct tcp_hello hello;
-    if (tcp_hello_load(incoming->input, TCP_HELLO, &incoming->hello) != 0 ||
-        tcp_hello_make(TCP_CHALLENGE, NULL, &hello) != 0) {
-        turn_away(incoming, TCP_NO_HELLO);
-        return false;
-    }
-    memcpy(incoming->meeting.hello, incoming->input, TCP_HELLO_BYTES);
-    tcp_hello_save(&hello, incoming->meeting.challenge);
-    incoming->challenged = true;
-    advance_stage(incoming, TCP_SPEAKING);
-    if (tcp_write(incoming->net, incoming->tls, incoming->meeting.challenge, TCP_HELLO_BYTES,
-                  task_now() + incoming->tcp->options.heartbeat_ns) == 0)
-        return true;
-    net_close(incoming->net);
-    return false;
-}
-
-/* Check the proof of an incoming. Its network connection is closed in any case; if the proof is good, another descriptor
- * of the socket stays. */
+/* Look at the hello of an incoming. Its network connection is closed in any case; if the hello is good, another
+ * descriptor of the socket stays. */
 static void admit_incoming(struct tcp_incoming *incoming)
 {
-    struct tcp_hello proof;
-    if (tcp_hello_load(incoming->input, TCP_PROOF, &proof) != 0) {
-        turn_away(incoming, TCP_NO_HELLO);
-        return;
-    }
-    if (!tcp_hello_is_proof(&incoming->tcp->secret, &incoming->meeting, NULL, proof.proof)) {
-        turn_away(incoming, TCP_WRONG_SECRET);
+    int error = tcp_hello_load(incoming->input, TCP_HELLO, &incoming->hello);
+    if (error != 0) {
+        turn_away(incoming, TCP_NO_HELLO,
+                  error == -EPROTONOSUPPORT ? "it speaks another version of this protocol"
+                                            : "what it said is no hello");
         return;
     }
     incoming->fd = net_duplicate(incoming->net);
     if (incoming->fd < 0)
-        turn_away(incoming, TCP_OUT_OF_MEMORY);
+        turn_away(incoming, TCP_OUT_OF_MEMORY, "there is no descriptor for it");
     else
         net_close(incoming->net);
 }
@@ -204,7 +177,7 @@ static bool shake_hands(struct tcp_incoming *incoming)
     if (incoming->shaken || tcp->tls.library == NULL)
         return true;
     if (incoming->tls == NULL && tcp_tls_open(tcp, true, &incoming->tls) != 0) {
-        turn_away(incoming, TCP_OUT_OF_MEMORY);
+        turn_away(incoming, TCP_OUT_OF_MEMORY, "there is no memory for it");
         return false;
     }
     tcp_tls_attach(incoming->tls, incoming->net);
@@ -217,7 +190,7 @@ static bool shake_hands(struct tcp_incoming *incoming)
         return true;
     }
     if (tcp_tls_reason(incoming->tls) != NULL)
-        turn_away(incoming, TCP_NO_HELLO);
+        turn_away(incoming, TCP_NO_HELLO, NULL);
     else if (error != -EAGAIN)
         net_close(incoming->net);
     return false;
@@ -228,26 +201,18 @@ static void incoming_ready(struct net_connection *net)
     struct tcp_incoming *incoming = net_user(net);
     if (!shake_hands(incoming))
         return;
-    for (;;) {
+    while (incoming->bytes < sizeof(incoming->input)) {
         ssize_t bytes = tcp_read_try(net, incoming->tls, incoming->input + incoming->bytes,
                                      sizeof(incoming->input) - incoming->bytes);
         if (tcp_tls_reason(incoming->tls) != NULL) {
-            turn_away(incoming, TCP_NO_HELLO);
+            turn_away(incoming, TCP_NO_HELLO, NULL);
             return;
         }
         if (bytes <= 0)
             return; /* no input now; if the stream has ended, the connection is closed on return */
         incoming->bytes += (uint32_t)bytes;
-        if (incoming->bytes < sizeof(incoming->input))
-            continue;
-        incoming->bytes = 0;
-        if (incoming->challenged) {
-            admit_incoming(incoming);
-            return;
-        }
-        if (!send_challenge(incoming))
-            return;
     }
+    admit_incoming(incoming);
 }
 
 static void incoming_closed(struct net_connection *net)
@@ -396,13 +361,11 @@ void tcp_reject(void *state, int error)
     free_incoming(incoming);
 }
 
-int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,
-                      struct tcp_tls **ret_tls)
+int tcp_incoming_take(void *state, struct tcp_hello *ret_hello, struct tcp_tls **ret_tls)
 {
     struct tcp_incoming *incoming = state;
     *ret_tls = take_tls(incoming);
     int fd = incoming->fd;
-    *ret_meeting = incoming->meeting;
     *ret_hello = incoming->hello;
     free_incoming(incoming);
     return fd;

@@ -19,16 +19,15 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data);
 void tcp_reject(void *state, int error);
 
 /** Free an incoming. @return its socket, which is the caller's from now on, like its TLS */
-int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,
-                      struct tcp_tls **ret_tls);
+int tcp_incoming_take(void *state, struct tcp_hello *ret_hello, struct tcp_tls **ret_tls);
 
 /*
- * A task that accepts a connection and waits for its other sockets. Its ticket is the nonce of its welcome, which only
- * the client knows.
+ * A task that accepts a connection and waits for its other sockets. Its ticket is in its welcome, so that only the client
+ * knows it.
  */
 struct tcp_party {
     struct base_list link; /* place in tcp.parties; tcp's gate guards all fields */
-    uint8_t ticket[TCP_NONCE_BYTES];
+    uint8_t ticket[TCP_TICKET_BYTES];
     uint32_t count;              /* number of sockets that the connection shall have */
     bool known[TCP_SOCKETS_MAX]; /* by a socket's number: it has joined */
     struct tcp_incoming
@@ -38,9 +37,9 @@ struct tcp_party {
 /** The first hello of an incoming. */
 const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming);
 
-/** Begin to wait for the sockets from number 1 on. A task of any scheduler. */
-void tcp_party_open(struct tcp *tcp, struct tcp_party *party, const struct tcp_hello *welcome,
-                    uint32_t count);
+/** Begin to wait for the sockets from number 1 on, which shall show the party's ticket. A task of any scheduler.
+ * @return 0; -EIO: the system gives no random bytes */
+base_must_check int tcp_party_open(struct tcp *tcp, struct tcp_party *party, uint32_t count);
 
 /** End the wait; a socket that has joined and was not taken is refused. */
 void tcp_party_close(struct tcp *tcp, struct tcp_party *party);

@@ -59,6 +59,8 @@ static int check_tls(struct base_log *log, const struct tcp_options *options)
 {
     int files =
         (options->cert_path[0] != '\0') + (options->key_path[0] != '\0') + (options->ca_path[0] != '\0');
+    if (files != 0 && options->secret_path[0] != '\0')
+        return fabric_url_complain(log, "secret", "it takes a secret or certificates, and not both");
     if (files != 0 && !options->tls)
         return fabric_url_complain(log, "tls", "certificates are of no use without it");
     if (files != 0 && files != 3)
@@ -81,6 +83,7 @@ int tcp_options_read(struct base_log *log, const char *text, struct tcp_options 
     if (error != -ENOENT)
         return error;
     error = check_tls(log, &options);
+    options.tls |= options.secret_path[0] != '\0';
     if (error == 0)
         *ret_options = options;
     return error;
@@ -95,7 +98,7 @@ int tcp_check_address(struct tcp *tcp, const char *address)
         return 0;
     base_error(&tcp->node->log, "fabric stays on this machine",
                "address=%s reason=\"whoever is on the way could read and change everything: "
-               "say tcp:tls and who may come in, or tcp:insecure if that is meant\"",
+               "say tcp:secret=FILE, or tcp:insecure if that is meant\"",
                base_log_quote(quoted, sizeof(quoted), address, strlen(address)));
     return -EPERM;
 }

@@ -13,7 +13,7 @@
 struct tcp_options {
     bool insecure;    /* hosts other than this machine may be reached in the clear */
     uint32_t sockets; /* number of sockets of a connection that this side makes */
-    bool tls;
+    bool tls;         /* bytes are protected: by `tls`, or by a secret, which implies it */
     uint64_t heartbeat_ns;
     char secret_path[TCP_PATH_BYTES]; /* the file of the secret; "" in this and the next three: none */
     char cert_path[TCP_PATH_BYTES], key_path[TCP_PATH_BYTES], ca_path[TCP_PATH_BYTES];

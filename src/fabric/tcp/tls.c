@@ -18,6 +18,9 @@
 #define WRITES_PER_KEY                                                                                       \
     (1 << 21) /* writes with one key, of 4 records at most: AES-GCM allows 2^24 records (RFC 8446, 5.5) */
 
+#define SPARE_BYTES                                                                                          \
+    8192 /* room in `out` besides a write: for its records' heads, and for output of other kinds */
+
 struct tcp_tls {
     struct base_account *account;
     SSL *ssl;
@@ -27,7 +30,7 @@ struct tcp_tls {
     uint32_t writes_left;       /* writes that this key is still good for */
     uint32_t out_bytes;
     char reason[160]; /* why the other side's identity was refused */
-    uint8_t out[TCP_OUT_BYTES + 8192];
+    uint8_t out[TCP_OUT_BYTES + SPARE_BYTES];
 };
 
 /* ---- what the library reads and writes ---------------------------------------------------------- */
@@ -137,7 +140,8 @@ struct cause {
 };
 
 static const struct cause causes[] = {
-    {SSL_R_WRONG_VERSION_NUMBER, -EPROTO, "it speaks no TLS: both sides say tls in their URLs, or neither"},
+    {SSL_R_WRONG_VERSION_NUMBER, -EPROTO,
+     "it speaks no TLS: both sides have secret=FILE or tls in their URLs, or neither"},
     {SSL_R_UNSUPPORTED_PROTOCOL, -EPROTO, "it knows no TLS 1.3"},
     {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, -EACCES, "it shows no certificate"},
     {SSL_R_BINDER_DOES_NOT_VERIFY, -EACCES, "it has another secret"},
@@ -241,7 +245,7 @@ static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_
     return error;
 }
 
-/* Encrypt bytes into `out`, which has room for them if it is empty. @return 0; -EPIPE */
+/* Encrypt bytes into `out`, which has room for them unless half of the spare room is taken. @return 0; -EPIPE */
 static int encrypt_bytes(struct tcp_tls *tls, const void *data, size_t bytes)
 {
     size_t written;
@@ -259,7 +263,7 @@ int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data,
 {
     if (tls == NULL)
         return net_write(net, data, bytes, deadline_ns);
-    int error = flush_output(net, tls, deadline_ns);
+    int error = tls->out_bytes > SPARE_BYTES / 2 ? flush_output(net, tls, deadline_ns) : 0;
     if (error == 0)
         error = encrypt_bytes(tls, data, bytes);
     if (error == 0)
@@ -291,13 +295,15 @@ int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t dead
 {
     ERR_clear_error();
     int result = SSL_do_handshake(tls->ssl);
-    int error = result == 1 ? 0 : (int)translate_outcome(tls, result);
-    if (result != 1 && error == 0)
+    if (result == 1)
+        return is_known(tls) ? 0 : -EACCES; /* a client's last message goes with its hello */
+    int error = (int)translate_outcome(tls, result);
+    if (error == 0)
         error = -ECONNRESET;
     int flushed = flush_output(net, tls, deadline_ns);
-    if ((error == 0 || error == -EAGAIN) && (flushed == -ETIMEDOUT || flushed == -ECANCELED))
+    if (error == -EAGAIN && (flushed == -ETIMEDOUT || flushed == -ECANCELED))
         return flushed; /* another failure is left to the next read, which has its reason */
-    return error == 0 && !is_known(tls) ? -EACCES : error;
+    return error;
 }
 
 int tcp_shake(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
