@@ -17,12 +17,14 @@ struct options {
     bool peers;
 };
 
-static const char *const cases[] = {"memory", "message", "operation", "together", "region", NULL};
+static const char *const cases[] = {"memory",     "message", "operation", "together",
+                                    "connection", "region",  NULL};
 static const char *const providers[] = {"shm", "tcp", NULL};
 static const char *const op_names[] = {"read", "write", "cas", "message"}; /* as enum lab_fabric_op */
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(LIST, "only", only, "Measure only these: memory, message, operation, together, region.",
+    BENCH_OPTION(LIST, "only", only,
+                 "Measure only these: memory, message, operation, together, connection, region.",
                  .metavar = "CASE[,...]"),
     BENCH_OPTION(LIST, "providers", providers, "Of these alone: shm, tcp.", .metavar = "NAME[,...]"),
     BENCH_OPTION(LIST, "sizes", sizes, "What an operation moves, 8 to 1M, multiples of 8.",
@@ -201,6 +203,22 @@ static int run_region(struct bench *bench, const struct options *options, const 
     return error != 0 ? error : ended;
 }
 
+/* Connections made and ended. */
+static int run_connections(struct lab_fabric_job *job)
+{
+    struct bench_case *self;
+    int error = bench_case_open(job->bench, "connection", "connections/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "provider", lab_server_is_shm(job->server) ? "shm" : "tcp");
+    bench_case_value(self, "processor_us");
+    bench_case_value(self, "account_bytes");
+    bench_case_value(self, "resident_bytes");
+    bench_case_subject(self, "tarn", lab_fabric_meetings, job);
+    bench_case_subject(self, "socket", lab_fabric_bare_meetings, job);
+    return bench_case_finish(self);
+}
+
 static int run_provider(struct bench *bench, const struct options *options, const char *url)
 {
     struct lab_server server = {.bench = bench, .url = url};
@@ -217,6 +235,8 @@ static int run_provider(struct bench *bench, const struct options *options, cons
         error = run_together(&job);
     int ended = lab_server_stop(&server);
     error = error != 0 ? error : ended;
+    if (error == 0 && bench_is_wanted(&options->only, "connection"))
+        error = run_connections(&job);
     if (error == 0 && bench_is_wanted(&options->only, "region") && bench_has_two_cores(&bench->machine))
         error = run_region(bench, options, url);
     return error;

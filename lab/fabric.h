@@ -26,6 +26,8 @@ enum lab_fabric_together {
     LAB_FABRIC_READS_IN_TURN,
 };
 
+enum { LAB_FABRIC_PROCESSOR_US, LAB_FABRIC_ACCOUNT_BYTES, LAB_FABRIC_RESIDENT_BYTES }; /* of meetings */
+
 enum {
     LAB_FABRIC_MAKING_BYTES = 64, /* a message that goes there and back while a region is made */
     LAB_FABRIC_BYTES_MIN = 8,     /* a word */
@@ -92,6 +94,11 @@ int lab_fabric_write_then_cas(void *arg, struct bench_sample *sample);
 int lab_fabric_reads_together(void *arg, struct bench_sample *sample);
 /** The same, one after the other. */
 int lab_fabric_reads_in_turn(void *arg, struct bench_sample *sample);
+
+/** Connections of Tarn, made and ended one after the other, by two tasks of a scheduler; and what idle ones take. */
+int lab_fabric_meetings(void *arg, struct bench_sample *sample);
+/** The same with sockets of TCP, by a thread. */
+int lab_fabric_bare_meetings(void *arg, struct bench_sample *sample);
 
 /** Two threads, each on its core, and one cache line between them. */
 int lab_fabric_line(void *arg, struct bench_sample *sample);
