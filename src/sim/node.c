@@ -93,22 +93,55 @@ const struct task_engine_ops sim_engine = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+#define RATE UINT64_C(1000000) /* of a clock that does not drift */
+
+/* times * numerator / denominator, which are small, without a product that overflows; rounded up if `rest` is denominator - 1 */
+static uint64_t scale(uint64_t times, uint64_t numerator, uint64_t denominator, uint64_t rest)
+{
+    return times / denominator * numerator + (times % denominator * numerator + rest) / denominator;
+}
+
+uint64_t sim_node_clock(const struct sim_node *node, uint64_t world_ns)
+{
+    return node->opened_ns + scale(world_ns - node->opened_ns, node->rate, RATE, 0);
+}
+
+uint64_t sim_node_moment(const struct sim_node *node, uint64_t clock_ns)
+{
+    if (clock_ns <= node->opened_ns || clock_ns > TASK_FOREVER / 2)
+        return clock_ns;
+    return node->opened_ns + scale(clock_ns - node->opened_ns, RATE, node->rate, node->rate - 1);
+}
+
 /* Of a task that was charged: later than the world's, which goes on when its round is over. */
 static uint64_t clock_monotonic(void *arg)
 {
-    const struct sim_world *world = arg;
-    return world->now_ns + world->charged_ns;
+    const struct sim_node *node = arg;
+    return sim_node_clock(node, node->world->now_ns + node->world->charged_ns);
 }
 
 static void clock_charge(void *arg, uint64_t ns)
 {
-    struct sim_world *world = arg;
-    world->charged_ns += ns;
+    const struct sim_node *node = arg;
+    node->world->charged_ns += ns;
 }
 
 static uint64_t clock_wall(void *arg)
 {
-    return sim_world_wall(arg);
+    const struct sim_node *node = arg;
+    return sim_world_wall(node->world);
+}
+
+static void draw_rate(struct sim_node *node)
+{
+    struct sim_world *world = node->world;
+    const uint64_t most = world->drift_ppm_max;
+    node->opened_ns = world->now_ns;
+    node->rate = RATE;
+    if (most == 0)
+        return;
+    node->rate = RATE - most + base_random_below(&world->order, 2 * most + 1);
+    sim_note(world, "rate", node->rate, 0);
 }
 
 static void log_line(void *arg, enum base_log_level level, const char *line, size_t len)
@@ -122,7 +155,8 @@ static int open_tarn(struct sim_node *node, uint64_t memory_bytes)
 {
     struct sim_world *world = node->world;
     node->clock = (struct task_clock){
-        .monotonic = clock_monotonic, .wall = clock_wall, .charge = clock_charge, .arg = world};
+        .monotonic = clock_monotonic, .wall = clock_wall, .charge = clock_charge, .arg = node};
+    draw_rate(node);
     const struct task_node_options options = {
         .clock = &node->clock,
         .engine = &sim_engine,

@@ -44,11 +44,19 @@ base_must_check int sim_world_open(const struct sim_world_options *options, stru
 /** Free a world and its drives; nodes that are still open are cut. Outside. */
 void sim_world_close(struct sim_world *world);
 
-/** Virtual monotonic time: what task_now() tells inside. */
+/** Virtual monotonic time: what task_now() tells inside, unless clocks drift. */
 uint64_t sim_world_now(const struct sim_world *world);
 
 /** Civil time of the world, before any node's high-water mark. */
 uint64_t sim_world_wall(const struct sim_world *world);
+
+/**
+ * Let the monotonic clock of each node that is opened from now on go too fast or too slow, at a rate that is drawn for
+ * it. Its task_now() tells that clock, and its timers and deadlines follow it. Without this call they tell the world's time.
+ *
+ * @param ppm_max  millionths of a clock's rate, up to 100,000: the most that one is wrong by; 0: none is. Outside.
+ */
+void sim_world_set_drift(struct sim_world *world, uint32_t ppm_max);
 
 /** Set civil time forward or back. */
 void sim_world_wall_jump(struct sim_world *world, int64_t by_ns);

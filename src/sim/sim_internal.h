@@ -16,7 +16,8 @@ struct sim_world {
     uint64_t wall_begin_ns; /* civil time when now_ns is 0 */
     uint64_t step_ns_max;
     bool timed;
-    uint64_t charged_ns; /* to the tasks of the round that is running */
+    uint32_t drift_ppm_max; /* of the clocks of nodes that are opened */
+    uint64_t charged_ns;    /* to the tasks of the round that is running */
     uint64_t
         boot; /* task_boot() of nodes to come: another one after drives may have lost what they were given */
     uint32_t pause_one_in; /* rounds after which a scheduler loses its processor for a while */
@@ -58,12 +59,20 @@ struct sim_node {
     const struct sim_card *card;
     struct tarn_node *tarn;
     struct task_clock clock;
+    uint64_t opened_ns;      /* the moment of the world when it was opened, from which on its clock drifts */
+    uint64_t rate;           /* millionths of a second that its clock goes on in a second of the world */
     struct base_list scheds; /* of struct sim_sched: the node's, then its threads' */
     uint32_t sched_count;
     uint32_t thread_stack_bytes;
     struct base_list tasks; /* of struct sim_task that have not ended */
     uint32_t running;
 };
+
+/** What the clock of a node tells at a moment of the world. */
+uint64_t sim_node_clock(const struct sim_node *node, uint64_t world_ns);
+
+/** The first moment of the world at which the clock of a node tells a time, TASK_FOREVER for that. */
+uint64_t sim_node_moment(const struct sim_node *node, uint64_t clock_ns);
 
 /** The calling task loses its processor to others for a while, which is drawn: up to 2^bits_max ns. */
 void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max);

@@ -8,6 +8,7 @@
 enum {
     STEP_NS_MAX = 1000,
     STEPS_MAX = 10000000,
+    DRIFT_PPM_MAX = 100000,
     PAUSE_NS_BITS_MAX = 20, /* how long a scheduler may lose its processor: about a millisecond */
 };
 
@@ -82,6 +83,12 @@ void sim_world_wall_jump(struct sim_world *world, int64_t by_ns)
 {
     world->wall_begin_ns += (uint64_t)by_ns;
     sim_note(world, "wall jump", (uint64_t)by_ns, 0);
+}
+
+void sim_world_set_drift(struct sim_world *world, uint32_t ppm_max)
+{
+    base_assert(ppm_max <= DRIFT_PPM_MAX);
+    world->drift_ppm_max = ppm_max;
 }
 
 struct base_random *sim_world_random(struct sim_world *world)
@@ -175,10 +182,10 @@ static void run_event(struct sim_world *world)
 /* ---- the scheduler of schedulers ------------------------------------------------------------- */
 
 /* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
-static uint64_t ready_ns(const struct sim_sched *sched)
+static uint64_t ready_ns(const struct sim_node *node, const struct sim_sched *sched)
 {
     const bool is_runnable = sched->is_preempted || task_sched_runnable(sched->sched);
-    uint64_t ready = is_runnable ? 0 : task_sched_next_timer(sched->sched);
+    uint64_t ready = is_runnable ? 0 : sim_node_moment(node, task_sched_next_timer(sched->sched));
     return base_max(ready, sched->paused_until_ns);
 }
 
@@ -226,7 +233,7 @@ static bool step(struct sim_world *world)
     base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(item, &node->scheds)
-            choices += ready_ns(base_container_of(item, struct sim_sched, link)) <= world->now_ns;
+            choices += ready_ns(node, base_container_of(item, struct sim_sched, link)) <= world->now_ns;
     }
     if (choices == 0)
         return false;
@@ -235,7 +242,7 @@ static bool step(struct sim_world *world)
         struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(item, &node->scheds) {
             struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
-            if (ready_ns(sched) > world->now_ns)
+            if (ready_ns(node, sched) > world->now_ns)
                 continue;
             if (choice-- == 0) {
                 step_sched(world, node, sched);
@@ -255,7 +262,7 @@ static uint64_t next_ns(const struct sim_world *world)
     base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(item, &node->scheds) {
-            uint64_t ready = ready_ns(base_container_of(item, struct sim_sched, link));
+            uint64_t ready = ready_ns(node, base_container_of(item, struct sim_sched, link));
             next = base_min(next, ready);
         }
     }
