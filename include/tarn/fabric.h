@@ -202,9 +202,9 @@ tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, uint64
  *
  * @param memory, bytes  multiples of 8
  * @param rights         bits of enum tarn_fabric_rights
- * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (the provider does not export this
- *         memory: the simulator none; `shm`, whose peers map a file and are kept from nothing in it, none but all of a
- *         region of the same fabric whose peers may change it if these may, and else may not)
+ * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (shm, whose peers map a
+ *         file and are kept from nothing in it: this is not all of a region of the same fabric whose peers may change it
+ *         if these may, and else may not)
  *
  * Yields: where a device registers 1 MiB or more for a task (verbs:), a thread has it do so, in one call.
  */
