@@ -39,6 +39,8 @@ struct sim_sched {
     struct base_list link;
     struct task_sched *sched;
     uint64_t paused_until_ns; /* the machine gives its processor to others */
+    uint64_t timer_ns;        /* of its node's clock: its next timer when that was last looked at */
+    uint64_t timer_moment_ns; /* of the world: the same */
     bool is_preempted;        /* within a task */
     uint32_t number;          /* in its node, from 0 */
 };

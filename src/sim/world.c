@@ -182,11 +182,16 @@ static void run_event(struct sim_world *world)
 /* ---- the scheduler of schedulers ------------------------------------------------------------- */
 
 /* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
-static uint64_t ready_ns(const struct sim_node *node, const struct sim_sched *sched)
+static uint64_t ready_ns(const struct sim_node *node, struct sim_sched *sched)
 {
-    const bool is_runnable = sched->is_preempted || task_sched_runnable(sched->sched);
-    uint64_t ready = is_runnable ? 0 : sim_node_moment(node, task_sched_next_timer(sched->sched));
-    return base_max(ready, sched->paused_until_ns);
+    if (sched->is_preempted || task_sched_runnable(sched->sched))
+        return sched->paused_until_ns;
+    const uint64_t timer_ns = task_sched_next_timer(sched->sched);
+    if (timer_ns != sched->timer_ns) {
+        sched->timer_ns = timer_ns;
+        sched->timer_moment_ns = sim_node_moment(node, timer_ns);
+    }
+    return base_max(sched->timer_moment_ns, sched->paused_until_ns);
 }
 
 void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max)

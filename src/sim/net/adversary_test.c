@@ -741,7 +741,7 @@ static void expect_failure(const struct play *play, const char *words)
 static void plain_stores_are_caught(void)
 {
     const struct play play = {.owner = store_past_the_fabric, .peer = do_nothing};
-    expect_failure(&play, "has stored to byte 100 of a region of 4096 bytes past the fabric");
+    expect_failure(&play, "has stored to one of 256 bytes from 0 of a region of 4096 bytes past the fabric");
 }
 
 static void changed_sources_are_caught(void)

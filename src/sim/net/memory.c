@@ -12,7 +12,8 @@
 #include <inttypes.h>
 
 enum {
-    COMPARED_BYTES = 16384, /* of a region after each round of its node */
+    BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
+    COMPARED_BYTES = 1024, /* of a region after each round of its node: whole blocks */
     CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
     LATE_CHANGES_MIN = 64,
     PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
@@ -25,15 +26,14 @@ enum {
 uint64_t sim_region_load(const struct sim_region *region, uint64_t word)
 {
     uint64_t value;
-    memcpy(&value, region->truth + word * SIM_WORD_BYTES, sizeof(value));
+    memcpy(&value, region->memory + word * SIM_WORD_BYTES, sizeof(value));
     return value;
 }
 
-static bool watches(const struct sim_watcher *watcher, const struct sim_region *region, uint64_t word)
+static bool watches(const struct sim_watcher *watcher, const uint8_t *word)
 {
     for (uint32_t i = 0; i < watcher->count; i++) {
-        const struct tarn_fabric_word *watched = &watcher->words[i];
-        if (watched->region->state == region && watched->offset == word * SIM_WORD_BYTES)
+        if (watcher->words[i].region->memory + watcher->words[i].offset == word)
             return true;
     }
     return false;
@@ -66,13 +66,11 @@ static void note_late(struct sim_region *region, uint64_t word, uint64_t before)
         .seen_ns = world->now_ns + world->charged_ns, .word = word, .before = before};
 }
 
-void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
+/* Note for a region that a word of it changes. */
+static void note_change(struct sim_region *region, uint64_t word, uint64_t before, uint64_t value)
 {
     struct sim_net *net = region->domain->device->net;
-    uint64_t before = sim_region_load(region, word);
-    if (before == value)
-        return;
-    net->tick++;
+    region->sums[word / SIM_BLOCK_WORDS] += (value - before) * net->weights[word % SIM_BLOCK_WORDS];
     if (net->world->charged_ns > 0)
         note_late(region, word, before);
     if (!base_list_empty(&region->readers)) {
@@ -87,11 +85,34 @@ void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
         region->changes[region->change_count++] =
             (struct sim_change){.tick = net->tick, .word = word, .before = before};
     }
-    memcpy(region->truth + word * SIM_WORD_BYTES, &value, sizeof(value));
-    memcpy(region->memory + word * SIM_WORD_BYTES, &value, sizeof(value));
+}
+
+/* Note for all other regions that have a word, too, that it changes. */
+static void note_for_others(const struct sim_region *region, const uint8_t *memory, uint64_t before,
+                            uint64_t value)
+{
+    base_list_for_each(item, &region->domain->device->net->regions) {
+        struct sim_region *other = base_container_of(item, struct sim_region, every);
+        if (other != region && memory >= other->memory && memory < other->memory + other->bytes)
+            note_change(other, (uint64_t)(memory - other->memory) / SIM_WORD_BYTES, before, value);
+    }
+}
+
+void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
+{
+    struct sim_net *net = region->domain->device->net;
+    uint8_t *memory = region->memory + word * SIM_WORD_BYTES;
+    uint64_t before = sim_region_load(region, word);
+    if (before == value)
+        return;
+    net->tick++;
+    note_change(region, word, before, value);
+    if (region->shares_bytes)
+        note_for_others(region, memory, before, value);
+    memcpy(memory, &value, sizeof(value));
     base_list_for_each_safe(item, &net->watchers) {
         struct sim_watcher *watcher = base_container_of(item, struct sim_watcher, link);
-        if (!watches(watcher, region, word))
+        if (!watches(watcher, memory))
             continue;
         base_list_remove(item);
         (void)task_wait_wake(&watcher->wait, 0);
@@ -148,11 +169,11 @@ static void mem_copy_out(const struct tarn_fabric_region *region, uint64_t offse
     const struct sim_region *state = region->state;
     const uint64_t first = draw_preemption(state, bytes);
     if (first != NEVER) {
-        sim_net_copy(to, state->truth + offset, first);
+        sim_net_copy(to, state->memory + offset, first);
         preempt(state);
         to = (uint8_t *)to + first, offset += first, bytes -= first;
     }
-    sim_net_copy(to, state->truth + offset, bytes);
+    sim_net_copy(to, state->memory + offset, bytes);
 }
 
 static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
@@ -191,18 +212,30 @@ static const struct tarn_fabric_mem_operations mem_operations = {.load64 = mem_l
                                                                  .cas64 = mem_cas64,
                                                                  .faa64 = mem_faa64};
 
+static uint64_t sum_block(const struct sim_region *region, uint64_t block)
+{
+    const uint64_t *weights = region->domain->device->net->weights, first = block * SIM_BLOCK_WORDS;
+    const uint64_t count = base_min((uint64_t)SIM_BLOCK_WORDS, region->bytes / SIM_WORD_BYTES - first);
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        sum += sim_region_load(region, first + i) * weights[i];
+    return sum;
+}
+
+/* Fail the world if a block that bytes lie in has changed in another way than by sim_region_change(). */
 static void compare(const struct sim_region *region, uint64_t from, uint64_t bytes)
 {
-    if (base_likely(memcmp(region->memory + from, region->truth + from, bytes) == 0))
+    uint64_t block = from / BLOCK_BYTES;
+    while (block * BLOCK_BYTES < from + bytes && base_likely(sum_block(region, block) == region->sums[block]))
+        block++;
+    if (block * BLOCK_BYTES >= from + bytes)
         return;
-    while (region->memory[from] == region->truth[from])
-        from++;
     const struct sim_device *device = region->domain->device;
     sim_fail(device->net->world,
-             "node %s has stored to byte %" PRIu64 " of a region of %" PRIu64
+             "node %s has stored to one of %d bytes from %" PRIu64 " of a region of %" PRIu64
              " bytes past the fabric: exported memory is written by tarn_fabric_mem_store64() and "
              "tarn_fabric_mem_copy_in() alone",
-             device->node->name, from, region->bytes);
+             device->node->name, BLOCK_BYTES, block * BLOCK_BYTES, region->bytes);
 }
 
 void sim_region_compare(struct sim_region *region)
@@ -221,33 +254,65 @@ static unsigned kind_of(uint32_t rights)
     return (rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0 ? 1 : 0;
 }
 
+static uint64_t sums_bytes(const struct sim_region *region)
+{
+    return (region->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * sizeof(*region->sums);
+}
+
+/* Export memory. */
+static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *region)
+{
+    struct sim_net *net = domain->device->net;
+    struct sim_region *own = sim_net_alloc(net, sizeof(*own));
+    own->domain = domain;
+    own->key = ++net->names;
+    own->bytes = region->bytes;
+    own->rights = region->handle.rights;
+    own->memory = region->memory;
+    own->is_callers = region->is_callers;
+    own->sums = sim_net_alloc(net, sums_bytes(own));
+    base_list_init(&own->readers);
+    base_list_push_back(&net->regions, &own->every);
+    base_list_push_back(&domain->regions, &own->link);
+    domain->used_bytes[kind_of(own->rights)] += own->is_callers ? 0 : own->bytes;
+    domain->regions_count++;
+    region->handle.domain = domain->name;
+    region->handle.key = own->key;
+    region->mem = &mem_operations;
+    region->state = own;
+}
+
 int sim_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
-    struct sim_net *net = domain->device->net;
     unsigned kind = kind_of(region->handle.rights);
     uint64_t most = kind == 0 ? domain->options.readable_bytes : domain->options.writable_bytes;
     sim_domain_reap(domain);
     if (region->bytes > most - domain->used_bytes[kind] ||
         domain->regions_count == domain->options.regions_max)
         return -ENOSPC;
-    struct sim_region *own = sim_net_alloc(net, sizeof(*own));
-    own->domain = domain;
-    own->key = ++net->names;
-    own->bytes = region->bytes;
-    own->rights = region->handle.rights;
-    own->memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, own->bytes);
-    base_assert(own->memory != NULL); /* as sim_net_alloc() */
-    own->truth = sim_net_alloc(net, own->bytes);
-    base_list_init(&own->readers);
-    base_list_push_back(&domain->regions, &own->link);
-    domain->used_bytes[kind] += own->bytes;
-    domain->regions_count++;
-    region->memory = own->memory;
-    region->handle.domain = domain->name;
-    region->handle.key = own->key;
-    region->mem = &mem_operations;
-    region->state = own;
+    region->memory = base_alloc_aligned(&domain->device->net->world->memory, BASE_PAGE_BYTES, region->bytes);
+    base_assert(region->memory != NULL); /* as sim_net_alloc() */
+    export_memory(domain, region);
+    return 0;
+}
+
+int sim_region_register(void *state, struct tarn_fabric_region *region)
+{
+    struct sim_domain *domain = state;
+    sim_domain_reap(domain);
+    if (domain->regions_count == domain->options.regions_max)
+        return -ENOSPC;
+    export_memory(domain, region);
+    struct sim_region *own = region->state;
+    for (uint64_t block = 0; block * BLOCK_BYTES < own->bytes; block++)
+        own->sums[block] = sum_block(own, block);
+    base_list_for_each(item, &domain->device->net->regions) {
+        struct sim_region *other = base_container_of(item, struct sim_region, every);
+        if (other != own && own->memory < other->memory + other->bytes &&
+            other->memory < own->memory + own->bytes)
+            own->shares_bytes = other->shares_bytes = true;
+    }
     return 0;
 }
 
@@ -257,7 +322,10 @@ void sim_region_free(void *state, struct tarn_fabric_region *region)
     struct sim_region *own = region->state;
     compare(own, 0, own->bytes);
     own->freed = true;
-    own->quarantine = domain->sides_made;
+    if (own->is_callers)
+        sim_ops_take_back(own);
+    else
+        own->quarantine = domain->sides_made;
     sim_domain_reap(domain);
 }
 
@@ -267,10 +335,13 @@ void sim_region_destroy(struct sim_region *region)
     struct sim_net *net = domain->device->net;
     base_assert(base_list_empty(&region->readers) && region->users == 0);
     base_list_remove(&region->link);
-    domain->used_bytes[kind_of(region->rights)] -= region->bytes;
+    base_list_remove(&region->every);
     domain->regions_count--;
-    sim_net_free(net, region->memory, region->bytes);
-    sim_net_free(net, region->truth, region->bytes);
+    if (!region->is_callers) {
+        domain->used_bytes[kind_of(region->rights)] -= region->bytes;
+        sim_net_free(net, region->memory, region->bytes);
+    }
+    sim_net_free(net, region->sums, sums_bytes(region));
     base_free(&net->world->memory, region->changes, region->change_room * sizeof(*region->changes));
     base_free(&net->world->memory, region->late, region->late_room * sizeof(*region->late));
     sim_net_free(net, region, sizeof(*region));
@@ -348,7 +419,7 @@ static void hide_late(struct sim_region *region, const struct span *span, uint64
 
 static void load_values(const struct sim_op *op, const struct span *span, uint64_t *values)
 {
-    sim_net_copy(values, op->region->truth + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
+    sim_net_copy(values, op->region->memory + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
     hide_late(op->region, span, values);
     if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD))
         draw_values(op, span, values);

@@ -13,6 +13,7 @@ enum {
 };
 
 #define GENERATOR UINT64_C(0x6661627269633a73) /* sets its numbers apart from the world's */
+#define WEIGHT    UINT64_C(0x9e3779b97f4a7c15) /* of a word of a block, by which the next one weighs more */
 
 /* A direction that is cut. */
 struct sim_cut {
@@ -36,6 +37,10 @@ int sim_net_open(struct sim_world *world, uint64_t seed)
     base_list_init(&net->connections);
     base_list_init(&net->cuts);
     base_list_init(&net->watchers);
+    base_list_init(&net->regions);
+    net->weights[0] = 1;
+    for (unsigned i = 1; i < SIM_BLOCK_WORDS; i++)
+        net->weights[i] = net->weights[i - 1] * WEIGHT;
     world->net = net;
     return 0;
 }
@@ -394,6 +399,7 @@ const struct fabric_provider sim_net_provider = {
     .domain_open = open_domain,
     .domain_close = close_domain,
     .region_alloc = sim_region_alloc,
+    .region_register = sim_region_register,
     .region_free = sim_region_free,
     .listen = sim_listen,
     .listener_close = sim_listener_close,

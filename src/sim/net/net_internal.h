@@ -7,6 +7,7 @@
 #include "sim/sim_internal.h"
 
 #define SIM_WORD_BYTES        8
+#define SIM_BLOCK_WORDS       32 /* of exported memory that have one sum */
 #define SIM_NET_ADDRESS_BYTES 108
 
 struct sim_net {
@@ -25,6 +26,9 @@ struct sim_net {
     struct base_list connections; /* of struct sim_connection */
     struct base_list cuts;        /* of struct sim_cut */
     struct base_list watchers;    /* of struct sim_watcher */
+    struct base_list regions;     /* of struct sim_region: all that there are */
+    uint64_t weights
+        [SIM_BLOCK_WORDS]; /* of a word in its block's sum: odd, so that no change of one word is missed */
 };
 
 /* A time that something takes, whose parts of a nanosecond are not lost. */
@@ -93,9 +97,14 @@ struct sim_region {
     uint64_t key;
     uint64_t bytes;
     uint32_t rights;
-    uint8_t *memory; /* what the owner can get at */
-    uint8_t *truth;  /* the same, unless somebody stored in a plain way */
+    uint8_t *memory;
+    bool is_callers; /* the memory */
+    uint64_t *
+        sums; /* of each block of the memory, unless somebody stored in a plain way: its words by their weights */
     uint64_t compared_to;
+    struct base_list every; /* net->regions */
+    bool
+        shares_bytes; /* with another region of the world, now or earlier: then changes are looked for in all of them */
     struct base_list readers;   /* of struct sim_op: READs in flight, in the order of their beginning */
     struct sim_change *changes; /* kept while there are any, oldest first */
     uint64_t change_count;
@@ -280,9 +289,10 @@ void sim_domain_reap(struct sim_domain *domain);
 
 /** Members of struct fabric_provider, which says what each promises. */
 int sim_region_alloc(void *state, struct tarn_fabric_region *region);
+int sim_region_register(void *state, struct tarn_fabric_region *region);
 void sim_region_free(void *state, struct tarn_fabric_region *region);
 
-/** Free its memory. */
+/** Free it, and its memory unless that is the caller's. */
 void sim_region_destroy(struct sim_region *region);
 
 /** Change a word, for all who may see it. */
@@ -320,6 +330,9 @@ void sim_ops_progress(struct sim_side *side);
 
 /** Tell the posters of a dead connection, and decide what goes on without them. */
 void sim_ops_flush(struct sim_side *side);
+
+/** No operation touches a region any more: those that were about to are refused. */
+void sim_ops_take_back(struct sim_region *region);
 
 /** A side's operations reach the other one no more: some of what is on its way arrives now, the rest never. */
 void sim_ops_stop(struct sim_side *side);

@@ -285,6 +285,35 @@ static void start_swap(struct sim_device *device)
         end_swap(op);
 }
 
+/* An operation loses the region that it has found. */
+static void take_back(struct sim_op *op)
+{
+    const bool works = op->state == SIM_OP_WORKING || (op->state == SIM_OP_QUEUED && swaps(op));
+    if (works && op->posted == NULL) {
+        lose(op);
+        return;
+    }
+    leave_swaps(op);
+    leave_region(op);
+    if (works)
+        respond(op, -EACCES);
+    else if (op->state == SIM_OP_COMING)
+        op->result = -EACCES; /* a READ, which takes its bytes when it completes */
+}
+
+void sim_ops_take_back(struct sim_region *region)
+{
+    region->users++; /* it stays until all were looked at */
+    base_list_for_each(side_link, &region->domain->sides) {
+        struct sim_side *side = base_container_of(side_link, struct sim_side, link);
+        base_list_for_each_safe(item, &sim_side_other(side)->ops) {
+            if (op_at(item)->region == region)
+                take_back(op_at(item));
+        }
+    }
+    region->users--;
+}
+
 /* The request is there. */
 static void arrive(struct sim_op *op)
 {

@@ -98,6 +98,7 @@ static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
 int net_testing_setup(void **state, const struct net_testing *options)
 {
     static struct testing_subject subject = {.url = "shm:",
+                                             .registers = true,
                                              .address = net_testing_address,
                                              .run = net_testing_run,
                                              .start_thread = net_testing_start_thread};

@@ -1,0 +1,198 @@
+/* Exported memory of the simulated network: what one domain's peers see of the other's, taking back, plain stores, costs. */
+#include "sim/net/net_internal.h"
+#include "sim/net/testing.h"
+
+enum { SEEDS = 60, WORDS = 8, ROUNDS = 6 };
+
+static const uint32_t all_rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+
+/* Play a test with many seeds. */
+static void run_seeds(void (*test)(struct testing_fabric *testing), uint32_t troubles)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const struct net_testing options = {.seed = seed, .troubles = troubles};
+        void *state;
+        assert_int_equal(net_testing_setup(&state, &options), 0);
+        testing_run(&state, test, true);
+    }
+}
+
+/* A pair, and a second client of a domain that has the pair's region, too. */
+struct sharers {
+    struct testing_pair first, second;
+    struct tarn_fabric_region *same; /* registered: all of the first pair's region but its first block */
+    uint64_t at;                     /* of its beginning in the pair's */
+};
+
+static void open_sharers(struct testing_fabric *testing, struct sharers *sharers)
+{
+    testing_pair_open(testing, &sharers->first, NULL);
+    sharers->second = sharers->first;
+    sharers->second.server_domain = testing_domain(testing->fabric, 0, 0);
+    sharers->at = SIM_BLOCK_WORDS * SIM_WORD_BYTES / 2; /* blocks of the two are not the same */
+    assert_int_equal(tarn_fabric_region_register(sharers->second.server_domain,
+                                                 sharers->first.all->memory + sharers->at,
+                                                 TESTING_BYTES - sharers->at, all_rights, &sharers->same),
+                     0);
+    testing_connect(&sharers->second);
+}
+
+static void close_sharers(struct sharers *sharers)
+{
+    testing_disconnect(&sharers->second);
+    tarn_fabric_region_free(sharers->same);
+    tarn_fabric_domain_close(sharers->second.server_domain);
+    testing_pair_close(&sharers->first);
+}
+
+/* ---- one memory in two domains ------------------------------------------------------------------ */
+
+static bool a_mixture_was_read;
+
+/* One client WRITEs while the other READs: each word is of this round or of the one before. */
+static void write_in_one_and_read_in_the_other(struct testing_fabric *testing)
+{
+    struct sharers sharers;
+    uint64_t words[WORDS] = {0}, back[WORDS];
+    open_sharers(testing, &sharers);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        const struct iovec out = {words, sizeof(words)}, in = {back, sizeof(back)};
+        struct tarn_fabric_op ops[2] = {
+            {.kind = TARN_FABRIC_WRITE,
+             .handle = &sharers.first.all->handle,
+             .offset = sharers.at,
+             .iov = &out,
+             .iov_count = 1},
+            {.kind = TARN_FABRIC_READ, .handle = &sharers.same->handle, .iov = &in, .iov_count = 1}};
+        unsigned news = 0;
+        for (unsigned i = 0; i < WORDS; i++)
+            words[i] = round;
+        tarn_fabric_post(sharers.second.client, &ops[1], 1);
+        tarn_fabric_post(sharers.first.client, &ops[0], 1);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+        for (unsigned i = 0; i < WORDS; i++) {
+            assert_true(back[i] == round || back[i] == round - 1);
+            news += back[i] == round;
+        }
+        a_mixture_was_read |= news > 0 && news < WORDS && back[0] != back[WORDS - 1];
+    }
+    close_sharers(&sharers);
+}
+
+/* A READ that is on its way in one domain takes words from before and after a WRITE that is whole in the other. */
+static void reads_of_one_domain_see_the_past_of_the_other(void **state)
+{
+    (void)state;
+    a_mixture_was_read = false;
+    run_seeds(write_in_one_and_read_in_the_other, SIM_NET_TORN_READ | SIM_NET_REORDER);
+    assert_true(a_mixture_was_read);
+    run_seeds(write_in_one_and_read_in_the_other, SIM_NET_ALL_TROUBLES & ~(uint32_t)SIM_NET_TORN_WORD);
+}
+
+/* ---- taking back -------------------------------------------------------------------------------- */
+
+static unsigned refused_count, done_count; /* operations of one kind */
+
+/* The owner takes memory back while operations are on their way: then it is the owner's alone. */
+static void take_back_while_it_is_used(struct testing_fabric *testing, enum tarn_fabric_op_kind kind)
+{
+    const bool swaps = kind == TARN_FABRIC_FAA;
+    struct sharers sharers;
+    uint64_t words[WORDS];
+    open_sharers(testing, &sharers);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        const struct iovec vector = {words, sizeof(words)};
+        const struct tarn_fabric_handle handle = sharers.same->handle;
+        struct tarn_fabric_op op = {
+            .kind = kind, .handle = &handle, .iov = &vector, .iov_count = swaps ? 0 : 1, .operand = 1};
+        memset(words, (int)round + 1, sizeof(words));
+        tarn_fabric_post(sharers.second.client, &op, 1);
+        (void)task_sleep(task_rng(testing->node) % 4000);
+        tarn_fabric_region_free(sharers.same);
+        uint8_t *memory = sharers.first.all->memory + sharers.at;
+        uint64_t before[WORDS], after[WORDS];
+        memcpy(before, memory, sizeof(before));
+        int error = tarn_fabric_wait(&op, 1, TESTING_SECONDS(60));
+        assert_true(error == 0 || error == -EACCES);
+        error == 0 ? done_count++ : refused_count++;
+        (void)task_sleep(20000000);
+        memcpy(after, memory, sizeof(after));
+        assert_memory_equal(before, after, sizeof(before));
+        assert_int_equal(tarn_fabric_region_register(sharers.second.server_domain, memory,
+                                                     TESTING_BYTES - sharers.at, all_rights, &sharers.same),
+                         0);
+        if (error != 0) {
+            testing_disconnect(&sharers.second);
+            testing_connect(&sharers.second);
+        }
+    }
+    close_sharers(&sharers);
+}
+
+static void take_back_from_writes(struct testing_fabric *testing)
+{
+    take_back_while_it_is_used(testing, TARN_FABRIC_WRITE);
+}
+
+static void take_back_from_reads(struct testing_fabric *testing)
+{
+    take_back_while_it_is_used(testing, TARN_FABRIC_READ);
+}
+
+static void take_back_from_swaps(struct testing_fabric *testing)
+{
+    take_back_while_it_is_used(testing, TARN_FABRIC_FAA);
+}
+
+static void memory_that_was_taken_back_is_the_owners(void **state)
+{
+    static void (*const tests[])(struct testing_fabric *) = {take_back_from_writes, take_back_from_reads,
+                                                             take_back_from_swaps};
+    (void)state;
+    for (unsigned i = 0; i < base_array_count(tests); i++) {
+        done_count = refused_count = 0;
+        run_seeds(tests[i], SIM_NET_ALL_TROUBLES);
+        assert_true(done_count > 0 && refused_count > 0);
+    }
+}
+
+/* ---- what it takes ------------------------------------------------------------------------------ */
+
+/* What a world keeps of a region, beside its memory, is a small part of that. */
+static void measure_a_region(struct testing_fabric *testing)
+{
+    const struct sim_world *world = ((const struct sim_node *)testing->node->options.fabric_arg)->world;
+    const uint64_t bytes = UINT64_C(4) << 20;
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, bytes);
+    const uint64_t before = base_account_used(&world->memory);
+    struct tarn_fabric_region *region = testing_region(domain, bytes, all_rights), *same;
+    const uint64_t between = base_account_used(&world->memory);
+    assert_int_equal(tarn_fabric_region_register(domain, region->memory, bytes, all_rights, &same), 0);
+    const uint64_t after = base_account_used(&world->memory);
+    assert_in_range(between - before, bytes, bytes + bytes / 16);
+    assert_in_range(after - between, 0, bytes / 16);
+    (void)printf("# bytes of a world for a byte of a region: %.3f, of the caller's memory: %.3f\n",
+                 (double)(between - before) / (double)bytes, (double)(after - between) / (double)bytes);
+    (void)fflush(stdout);
+    tarn_fabric_region_free(same);
+    tarn_fabric_region_free(region);
+    assert_int_equal(base_account_used(&world->memory), before);
+    tarn_fabric_domain_close(domain);
+}
+
+static void a_region_is_in_memory_once(void **state)
+{
+    const struct net_testing options = {.seed = 1};
+    assert_int_equal(net_testing_setup(state, &options), 0);
+    testing_run(state, measure_a_region, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_of_one_domain_see_the_past_of_the_other),
+        cmocka_unit_test(memory_that_was_taken_back_is_the_owners),
+        cmocka_unit_test(a_region_is_in_memory_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
