@@ -289,7 +289,7 @@ static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_write(pair.client, 0, &handle, 8, "of the caller", 13, TESTING_SECONDS(60)),
                      0);
     assert_memory_equal(memory + 8, "of the caller", 13);
-    memory[REGISTERED - 1] = 77;
+    tarn_fabric_mem_copy_in(region, REGISTERED - 1, "M", 1);
     assert_int_equal(tarn_fabric_read(pair.client, 0, &handle, 0, back, REGISTERED, TESTING_SECONDS(60)), 0);
     assert_memory_equal(back, memory, REGISTERED);
     tarn_fabric_mem_store64(region, 64, 5);

@@ -400,6 +400,7 @@ const struct fabric_provider sim_net_provider = {
     .domain_close = close_domain,
     .region_alloc = sim_region_alloc,
     .region_register = sim_region_register,
+    .registers_any = true,
     .region_free = sim_region_free,
     .listen = sim_listen,
     .listener_close = sim_listener_close,
