@@ -35,7 +35,7 @@ static void accept_all(void *arg)
     struct tarn_fabric_incoming *incoming;
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_message message;
-    static uint8_t room[4096];
+    uint8_t room[4096];
     while (meeting->error == 0 &&
            tarn_fabric_listener_wait(meeting->listener, TARN_FOREVER, &incoming) == 0) {
         meeting->error = tarn_fabric_accept(incoming, meeting->domain, NULL, &connection);
@@ -110,7 +110,7 @@ static int weigh_idle(struct meeting *meeting, const struct tarn_node *node)
     return error;
 }
 
-static int meet(struct meeting *meeting, const struct tarn_node *node, struct tarn_fabric *fabric)
+static int measure_meetings(struct meeting *meeting, const struct tarn_node *node, struct tarn_fabric *fabric)
 {
     const struct tarn_fabric_domain_options options = {.writable_bytes = BASE_PAGE_BYTES};
     struct task_group group;
@@ -141,7 +141,7 @@ static void meeting_main(void *arg)
     world->error = tarn_fabric_open(world->node, meeting->job->server->url, &fabric);
     if (world->error != 0)
         return;
-    world->error = meet(meeting, world->node, fabric);
+    world->error = measure_meetings(meeting, world->node, fabric);
     tarn_fabric_close(fabric);
 }
 

@@ -109,12 +109,13 @@ class Store:
         return {key: sorted({held, self.maybe.get(key, held)}) for key, held in self.held.items()}
 
     def find_counting(self):
-        """Those records that hold what was acknowledged last of their keys, by offset, with the key."""
+        """Those records that hold what was acknowledged last of their keys, by offset, with the key. Behind one of them may
+        lie another, of a write that was on its way; a damage may have both left out."""
         newest = {}
         for record in sum(self.records.values(), []):
-            if len(record.key) == 8 and record.sequence >= newest.get(record.key, record).sequence:
+            if len(record.key) == 8 and self.is_acknowledged(record) and record.sequence >= newest.get(record.key, record).sequence:
                 newest[record.key] = record
-        return {record.offset: int.from_bytes(record.key, "little") for record in newest.values() if self.is_acknowledged(record)}
+        return {record.offset: int.from_bytes(record.key, "little") for record in newest.values()}
 
     def is_acknowledged(self, record):
         held = self.held.get(int.from_bytes(record.key, "little"))
