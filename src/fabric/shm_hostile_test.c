@@ -24,8 +24,10 @@ static size_t good_hello(struct attacker *attacker, uint8_t *ret_bytes, size_t r
     return (size_t)bytes;
 }
 
+#define NOTHING SIZE_MAX
+
 struct rubbish {
-    size_t bytes;  /* 0: all of it */
+    size_t bytes;  /* 0: all of it; NOTHING: an empty message */
     unsigned fds;  /* how many */
     unsigned at;   /* of a word that is changed */
     uint32_t word; /* to this; 0: it is not */
@@ -38,6 +40,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         {.bytes = 87, .fds = 2},
         {.bytes = 89, .fds = 2},
         {.bytes = 2000, .fds = 2},
+        {.bytes = NOTHING, .fds = 2}, /* its descriptors come all the same */
         {.fds = 0},
         {.fds = 1},
         {.fds = 3},
@@ -65,7 +68,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
             fds[k] = attacker.fds[k % SHM_HELLO_FDS];
         if (kinds[i].word != 0)
             memcpy(bytes + kinds[i].at, &kinds[i].word, sizeof(kinds[i].word));
-        size_t sent = kinds[i].bytes == 0 ? count : kinds[i].bytes;
+        size_t sent = kinds[i].bytes == NOTHING ? 0 : kinds[i].bytes == 0 ? count : kinds[i].bytes;
         assert_true(shm_message_send(attacker.socket, bytes, sent, fds, kinds[i].fds));
         assert_int_equal(answer(&attacker), -ECONNREFUSED);
         dismiss(&attacker);

@@ -175,10 +175,12 @@ int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
     struct shm_greeting greeting = {.fds = {-1, -1}};
     struct received message;
     ssize_t bytes = receive_message(fd, &format, sizeof(format), &message);
-    if (bytes <= 0)
-        return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
+    if (bytes < 0)
+        return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
     bool refused = format.refused != 0;
     int error = take_control(closer, &message.header, refused, &greeting);
+    if (bytes == 0)
+        error = -ECONNRESET; /* the end, or an empty message, with which descriptors may have come */
     if (error == 0 &&
         (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > OUT_OF_MEMORY ||
          (message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
