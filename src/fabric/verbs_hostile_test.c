@@ -235,6 +235,40 @@ static void the_device_refuses(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+static _Thread_local unsigned looks; /* of this thread at a completion queue */
+
+static int see_nothing(struct ibv_cq *queue, int room, struct ibv_wc *completions)
+{
+    (void)queue;
+    (void)room;
+    (void)completions;
+    looks++;
+    return 0;
+}
+
+/* What a device does not flush is not waited for: its operations end within the call that ends the connection. */
+static void a_silent_device_holds_nobody_up(struct testing_fabric *testing)
+{
+    static const uint8_t data[64];
+    const struct iovec vector = {(void *)(uintptr_t)data, sizeof(data)};
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, &small);
+    struct verbs_connection *client = pair.client->state;
+    struct ibv_context_ops *ops = &client->verbs->device.context->ops;
+    int (*const poll)(struct ibv_cq *, int, struct ibv_wc *) = ops->poll_cq;
+    struct tarn_fabric_op op = {
+        .kind = TARN_FABRIC_WRITE, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
+    __atomic_store_n(&ops->poll_cq, see_nothing, __ATOMIC_RELEASE); /* the service looks, too */
+    tarn_fabric_post(pair.client, &op, 1);
+    looks = 0;
+    fabric_connection_end(pair.client, "test", -ECONNABORTED);
+    assert_true(op.finished);
+    assert_int_equal(op.result, -ECONNABORTED);
+    assert_true(looks < 10);
+    __atomic_store_n(&ops->poll_cq, poll, __ATOMIC_RELEASE);
+    testing_pair_close(&pair);
+}
+
 /* ---- many ---------------------------------------------------------------------------------------- */
 
 enum { MANY = 200 };
@@ -364,8 +398,8 @@ static bool flights_end(struct verbs_connection *connection)
     for (uint64_t until_ns = TESTING_SECONDS(60); !over; (void)task_sleep(1000000)) {
         base_spin_lock(&connection->lock);
         verbs_poll_locked(connection);
-        over = base_max(connection->flushed, connection->done_count) >= connection->posted;
-        well = connection->flushed == 0;
+        over = connection->has_failed || connection->done_count == connection->posted;
+        well = !connection->has_failed;
         base_spin_unlock(&connection->lock);
         assert_true(task_now() < until_ns);
     }
@@ -487,6 +521,7 @@ static void each_device_has_its_own_addresses_in_threads(void **state)
 TESTING_BOTH(hellos_that_are_none_are_refused)
 TESTING_BOTH(messages_that_are_none_end_the_connection)
 TESTING_BOTH(the_device_refuses)
+TESTING_BOTH(a_silent_device_holds_nobody_up)
 TESTING_BOTH(who_is_fenced_writes_no_more)
 
 int main(void)
@@ -497,6 +532,7 @@ int main(void)
     const struct CMUnitTest tests[] = {TESTING_UNITS(hellos_that_are_none_are_refused),
                                        TESTING_UNITS(messages_that_are_none_end_the_connection),
                                        TESTING_UNITS(the_device_refuses),
+                                       TESTING_UNITS(a_silent_device_holds_nobody_up),
                                        cmocka_unit_test(two_hundred_at_once_in_threads),
                                        TESTING_UNITS(who_is_fenced_writes_no_more),
                                        cmocka_unit_test(what_is_refused_is_named),

@@ -3,10 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define FLUSH_NS                                                                                             \
-    (100 *                                                                                                   \
-     BASE_NS_PER_MS) /* time in which a device should flush its requests; after it the queue pair is destroyed */
-
 /* ---- the end ------------------------------------------------------------------------------------ */
 
 void verbs_connection_lose(struct verbs_connection *connection, int error, const char *doing)
@@ -57,30 +53,6 @@ void verbs_connection_cut(struct verbs_connection *connection)
         (void)ibv_destroy_qp(qp); /* without the lock, because this waits for the service */
 }
 
-static bool is_flushed_locked(const struct verbs_connection *connection)
-{
-    base_spin_assert_held(&connection->lock);
-    return connection->qp == NULL ||
-           base_max(connection->flushed, connection->done_count) >= connection->posted;
-}
-
-void verbs_connection_stop(struct verbs_connection *connection)
-{
-    const uint64_t until_ns = task_now() + FLUSH_NS;
-    base_spin_lock(&connection->lock);
-    if (!is_flushed_locked(connection)) {
-        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-        (void)ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE);
-        do
-            verbs_poll_locked(connection);
-        while (!is_flushed_locked(connection) && task_now() < until_ns);
-    }
-    const bool is_flushed = is_flushed_locked(connection);
-    base_spin_unlock(&connection->lock);
-    if (!is_flushed)
-        verbs_connection_cut(connection);
-}
-
 void verbs_connection_tell(struct verbs_connection *connection)
 {
     if (connection->is_told)
@@ -125,11 +97,13 @@ static void drain_done(struct verbs_connection *connection)
     verbs_pump_locked(connection);
     fabric_queue_move_all(&done, &connection->done);
     int error = connection->error;
+    const bool is_idle = connection->done_count == connection->posted;
     base_spin_unlock(&connection->lock);
     finish_all(&done, 0);
     if (error == 0)
         return;
-    verbs_connection_stop(connection);
+    if (!is_idle)
+        verbs_connection_cut(connection); /* what is in flight would be flushed at the device's leisure */
     base_spin_lock(&connection->lock);
     fabric_queue_move_all(&done, &connection->done);
     collect_locked(connection, &failed);
@@ -334,14 +308,13 @@ static void say_bye(struct verbs_connection *connection)
 void verbs_disconnect(void *state)
 {
     struct verbs_connection *connection = state;
-    base_assert(connection->waiting.first == NULL && connection->flying == 0);
+    base_assert(connection->waiting.first == NULL);
     say_bye(connection);
     verbs_service_remove(connection);
     base_spin_lock(&connection->lock);
     connection->is_live = false;
     verbs_die_locked(connection, -ECONNABORTED, "disconnect");
     base_spin_unlock(&connection->lock);
-    verbs_connection_stop(connection);
     verbs_connection_tell(connection);
     verbs_connection_free(connection);
 }

@@ -445,7 +445,7 @@ static void take_completion(struct verbs_connection *connection, const struct ib
     }
     const uint64_t until = wc->wr_id + (wc->status == IBV_WC_SUCCESS ? 1 : 0);
     connection->probed = false;
-    for (; connection->flushed == 0 && connection->done_count < until; connection->done_count++)
+    for (; !connection->has_failed && connection->done_count < until; connection->done_count++)
         retire_flight(connection, flight_of(connection, connection->done_count));
     if (wc->status == IBV_WC_SUCCESS)
         return;
@@ -455,7 +455,7 @@ static void take_completion(struct verbs_connection *connection, const struct ib
         verbs_die_locked(connection, error_of(wc->status, op), ibv_wc_status_str(wc->status));
     }
     verbs_die_locked(connection, -ECONNRESET, "peer");
-    connection->flushed = base_max(connection->flushed, wc->wr_id + 1);
+    connection->has_failed = true;
 }
 
 void verbs_poll_locked(struct verbs_connection *connection)

@@ -275,7 +275,7 @@ struct verbs_connection {
     struct verbs_flight *flights;
     uint64_t posted,
         done_count;   /* work requests posted, and done, since the beginning; the difference is in flight */
-    uint64_t flushed; /* one more than the number of the last request that has failed */
+    bool has_failed; /* a request has failed: none counts as done any more */
     uint64_t bye;     /* value of `posted` after the leave was sent; 0: it was not sent */
     struct fabric_queue waiting; /* operations that are not wholly posted */
     struct fabric_queue done;    /* operations that are done, for their user to finish */
@@ -332,13 +332,10 @@ void verbs_probe_locked(struct verbs_connection *connection);
 
 /* ---- connect.c, connection.c ----------------------------------------------------------------------- */
 
-/** Make all requests in flight end, so that the device uses their memory no more. */
-void verbs_connection_stop(struct verbs_connection *connection);
-
 /** Have the connection manager tell the peer that the connection has ended. */
 void verbs_connection_tell(struct verbs_connection *connection);
 
-/** Destroy the queue pair: the peer can reach no memory any more. */
+/** Destroy the queue pair: the device uses no memory of requests in flight any more, and the peer can reach none. */
 void verbs_connection_cut(struct verbs_connection *connection);
 
 /** Make a connection without queue pair and memory. @return NULL: no memory */
