@@ -216,6 +216,34 @@ static void regions_are_not_copied(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* The device knows memory by addresses that are like its own below 2 MiB, as large pages need it; so do peers. */
+static void memory_may_be_of_large_pages(struct testing_fabric *testing)
+{
+    enum { LARGE = 2 << 20, AT = 5 * 4096 + 16, BYTES = LARGE };
+    struct testing_pair pair;
+    struct tarn_fabric_region *region;
+    uint8_t *pages = aligned_alloc(LARGE, 2 * LARGE), back[64];
+    assert_non_null(pages);
+    open_pair(testing, &pair, NULL);
+    testing_fill(pages, 2 * LARGE, 4);
+    assert_int_equal(
+        tarn_fabric_region_register(pair.server_domain, pages + AT, BYTES, TARN_FABRIC_MAY_READ, &region), 0);
+    assert_int_equal(verbs_handle_address(&region->handle) % LARGE, AT);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &region->handle, BYTES - sizeof(back), back,
+                                      sizeof(back), TESTING_SECONDS(60)),
+                     0);
+    assert_memory_equal(back, pages + AT + BYTES - sizeof(back), sizeof(back));
+    for (uint64_t bit = 1; bit < LARGE / 4096; bit *= 2) { /* a wrong place is no other place of the region */
+        struct tarn_fabric_handle wrong = region->handle;
+        wrong.domain ^= bit;
+        const uint64_t off = verbs_handle_address(&wrong) - verbs_handle_address(&region->handle);
+        assert_true(off > 2 * BYTES && -off > 2 * BYTES);
+    }
+    tarn_fabric_region_free(region);
+    free(pages);
+    testing_pair_close(&pair);
+}
+
 /*
  * A region of the caller's memory is freed while operations take from there: the memory is still his, so they come to
  * a good end.
@@ -276,13 +304,15 @@ static void a_batch_is_one_doorbell_in_tasks(void **state)
 
 TESTING_BOTH(buffers_are_not_copied)
 TESTING_BOTH(regions_are_not_copied)
+TESTING_BOTH(memory_may_be_of_large_pages)
 TESTING_BOTH(regions_end_while_they_are_used)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_one_doorbell_in_tasks), TESTING_UNITS(buffers_are_not_copied),
-        TESTING_UNITS(regions_are_not_copied), TESTING_UNITS(regions_end_while_they_are_used)};
+        TESTING_UNITS(regions_are_not_copied), TESTING_UNITS(memory_may_be_of_large_pages),
+        TESTING_UNITS(regions_end_while_they_are_used)};
     if (!verbs_testing_prepare())
         return 77;
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));

@@ -227,7 +227,7 @@ static void the_device_refuses(struct testing_fabric *testing)
     tarn_fabric_region_free(pair.readable);
     pair.readable = testing_region(pair.server_domain, TESTING_BYTES, TARN_FABRIC_MAY_READ);
     assert_int_not_equal(old.key >> 32, pair.readable->handle.key >> 32);
-    old.key = (old.key & ~(uint64_t)UINT32_MAX) | verbs_key_rkey(pair.readable->handle.key);
+    old.key = (old.key & ~(uint64_t)UINT32_MAX) | verbs_handle_rkey(&pair.readable->handle);
     struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ, .handle = &old, .iov = &vector, .iov_count = 1};
     testing_expect_failure(&pair, op, -EACCES);
     tarn_fabric_region_free(others);
@@ -423,8 +423,8 @@ static void who_is_fenced_writes_no_more(struct testing_fabric *testing)
             assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(60)), 0);
         post_by_hand(&pair,
                      (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
-                                          .wr.rdma = {.remote_addr = verbs_key_address(all->key),
-                                                      .rkey = verbs_key_rkey(all->key)}},
+                                          .wr.rdma = {.remote_addr = verbs_handle_address(all),
+                                                      .rkey = verbs_handle_rkey(all)}},
                      8);
         assert_int_equal(flights_end(client), fenced == 0);
         assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), UINT64_C(0x1111111111111111));

@@ -131,7 +131,7 @@ static int check_vectors(const struct verbs_connection *connection, const struct
     const struct tarn_fabric_handle *handle = op->handle;
     if (op->kind == TARN_FABRIC_SEND)
         return op->bytes <= connection->hello.receive_bytes ? 0 : -EMSGSIZE;
-    const bool is_ours = handle->domain == connection->hello.domain && verbs_key_is_possible(handle->key);
+    const bool is_ours = verbs_handle_is_of(handle, connection->hello.domain);
     const bool grants = (handle->rights & needed[op->kind]) != 0;
     const bool fits = op->offset <= handle->bytes && op->bytes <= handle->bytes - op->offset;
     return is_ours && grants && fits ? 0 : -EACCES;

@@ -11,9 +11,11 @@
 #define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
 /*
- * A key has the rkey in its low half. Above it is the region's offset in its page, in lanes, because the device address
- * must have the same offset; above that the device address of the page, in units of 256 MiB: never 0, and never the
- * last. The offset is repeated in the high bits of the address, so a wrong bit anywhere in a key leads out of its region.
+ * A key has the rkey in its low half. Above it is the region's offset in its page, in lanes, and above that the device
+ * address of its first unit of 256 MiB: never 0, and never the last. The place of the region's first page in its large
+ * page takes the low bits of the handle's domain. So the device address and the memory's own address are equal in the
+ * bits below 2 MiB, without which a device could not map the memory by large pages. The places are repeated in the high
+ * bits of the address, so one wrong bit anywhere leads out of the region.
  */
 #define LANES_SHIFT 32
 #define UNIT_SHIFT  41
@@ -22,28 +24,26 @@
 #define UNITS_MAX   ((UINT64_C(1) << (64 - UNIT_SHIFT)) - 1)
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
+#define PAGES_MASK                                                                                           \
+    (HUGE_BYTES / BASE_PAGE_BYTES - 1) /* the bits of a handle's domain that are a place of a page */
 
-/* Memory that is registered with the device: a region's, or a slab of buffers. */
-struct verbs_memory {
-    struct ibv_mr *mr;
-    struct verbs_local local;
-    bool is_callers; /* it belongs to a registered region, and so to the caller */
-};
-
-bool verbs_key_is_possible(uint64_t key)
+bool verbs_handle_is_of(const struct tarn_fabric_handle *handle, uint64_t identity)
 {
-    return key >> UNIT_SHIFT != 0 && key >> UNIT_SHIFT != UNITS_MAX;
+    const uint64_t unit = handle->key >> UNIT_SHIFT;
+    return (handle->domain & ~PAGES_MASK) == identity && unit != 0 && unit != UNITS_MAX;
 }
 
-uint64_t verbs_key_address(uint64_t key)
+uint64_t verbs_handle_address(const struct tarn_fabric_handle *handle)
 {
-    const uint64_t lanes = key >> LANES_SHIFT & ((UINT64_C(1) << (UNIT_SHIFT - LANES_SHIFT)) - 1);
-    return lanes << AGAIN_BITS | key >> UNIT_SHIFT << UNIT_BITS | lanes * 8;
+    const uint64_t lanes = handle->key >> LANES_SHIFT & ((UINT64_C(1) << (UNIT_SHIFT - LANES_SHIFT)) - 1),
+                   page = handle->domain & PAGES_MASK;
+    return (lanes ^ page) << AGAIN_BITS | handle->key >> UNIT_SHIFT << UNIT_BITS | page * BASE_PAGE_BYTES |
+           lanes * 8;
 }
 
-uint32_t verbs_key_rkey(uint64_t key)
+uint32_t verbs_handle_rkey(const struct tarn_fabric_handle *handle)
 {
-    return (uint32_t)key;
+    return (uint32_t)handle->key;
 }
 
 static struct base_account *account_of(const struct verbs_domain *domain)
@@ -66,7 +66,7 @@ int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *opti
     if (domain == NULL)
         return -ENOMEM;
     domain->verbs = verbs;
-    domain->identity = task_rng(verbs->node);
+    domain->identity = task_rng(verbs->node) & ~PAGES_MASK;
     domain->units = task_rng(verbs->node) % (UNITS_MAX / 2);
     domain->bytes_max[VERBS_READABLE] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
     domain->bytes_max[VERBS_WRITABLE] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
@@ -106,12 +106,19 @@ static enum verbs_place place_of(const struct tarn_fabric_region *region)
     return (region->handle.rights & changing) != 0 ? VERBS_WRITABLE : VERBS_READABLE;
 }
 
+/* The bytes that a region takes of its domain's limit. */
+static uint64_t bytes_of(const struct tarn_fabric_region *region)
+{
+    return region->is_callers ? 0 : region->bytes;
+}
+
 /* Reserve bytes, and device addresses that were never used. @return 0; -ENOSPC */
-static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes,
+static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_region *region,
                         uint64_t *ret_unit)
 {
     const enum verbs_place place = place_of(region);
-    const uint64_t units = ((region->bytes + BASE_PAGE_BYTES) >> UNIT_BITS) + 1;
+    const uint64_t bytes = bytes_of(region);
+    const uint64_t units = ((region->bytes + HUGE_BYTES) >> UNIT_BITS) + 1;
     base_spin_lock(&domain->lock);
     bool fits = domain->regions < domain->regions_max && units < UNITS_MAX / 2 &&
                 bytes <= domain->bytes_max[place] - domain->bytes[place];
@@ -127,18 +134,21 @@ static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_re
     return fits ? 0 : -ENOSPC;
 }
 
-static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes)
+/* Give back what a region has reserved, and its memory. */
+static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_region *region)
 {
+    if (!region->is_callers)
+        base_unmap_part(account_of(domain), region->memory, region->bytes, 0);
     base_spin_lock(&domain->lock);
-    domain->bytes[place_of(region)] -= bytes;
+    domain->bytes[place_of(region)] -= bytes_of(region);
     domain->regions--;
     base_spin_unlock(&domain->lock);
 }
 
 /* The access that the device gives to peers. Relaxed ordering is never asked for. */
-static int access_of(uint32_t rights)
+static unsigned access_of(uint32_t rights)
 {
-    int flags = (rights & TARN_FABRIC_MAY_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
+    unsigned flags = (rights & TARN_FABRIC_MAY_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
     if ((rights & TARN_FABRIC_MAY_WRITE) != 0)
         flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     if ((rights & TARN_FABRIC_MAY_SWAP) != 0)
@@ -150,130 +160,100 @@ static int access_of(uint32_t rights)
  * Register memory with the device, and enter it into the table. The device may also write there for this side's own
  * operations, unless it is a caller's memory that is mapped read-only.
  *
- * @param memory  bytes and address are set
+ * @param address  the device address of its beginning
  */
-static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, int flags, bool is_callers)
+static int make_known(struct verbs_domain *domain, void *memory, uint64_t bytes, uint64_t address,
+                      unsigned flags, struct ibv_mr **ret_mr)
 {
     struct verbs *verbs = domain->verbs;
-    struct verbs_local *local = &memory->local;
-    void *begin = (void *)(uintptr_t)local->memory;
-    local->is_writable = true;
-    memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address,
-                                 (unsigned)flags | IBV_ACCESS_LOCAL_WRITE);
-    if (memory->mr == NULL && is_callers && (flags & IBV_ACCESS_LOCAL_WRITE) == 0) {
-        local->is_writable = false;
-        memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address, (unsigned)flags);
+    struct verbs_local local = {.memory = memory, .bytes = bytes, .address = address, .is_writable = true};
+    struct ibv_mr *mr = ibv_reg_mr_iova(domain->pd, memory, bytes, address, flags | IBV_ACCESS_LOCAL_WRITE);
+    if (mr == NULL && (flags & IBV_ACCESS_LOCAL_WRITE) == 0) {
+        local.is_writable = false;
+        mr = ibv_reg_mr_iova(domain->pd, memory, bytes, address, flags);
     }
-    if (memory->mr == NULL) {
+    if (mr == NULL) {
         int error = errno == 0 ? -ENOMEM : -errno;
         base_warn_limited(&verbs->node->log, &verbs->refusals, "RDMA device takes no memory",
                           "bytes=%llu error=\"%s\" reason=\"memory must be locked for it: see ulimit -l\"",
-                          (unsigned long long)local->bytes, strerrordesc_np(-error));
+                          (unsigned long long)bytes, strerrordesc_np(-error));
         return error;
     }
-    local->lkey = memory->mr->lkey;
-    int error = verbs_local_add(domain, local);
-    if (error != 0)
-        (void)ibv_dereg_mr(memory->mr);
+    local.lkey = mr->lkey;
+    int error = verbs_local_add(domain, &local);
+    if (error == 0)
+        *ret_mr = mr;
+    else
+        (void)ibv_dereg_mr(mr);
     return error;
 }
 
-static void make_unknown(struct verbs_domain *domain, struct verbs_memory *memory)
+static int register_region(struct verbs_domain *domain, struct tarn_fabric_region *region, uint64_t unit)
 {
-    verbs_local_remove(domain, &memory->local);
-    int error = ibv_dereg_mr(memory->mr); /* when this returns, the device uses the memory no more */
-    base_assert(error == 0);
+    struct tarn_fabric_handle *handle = &region->handle;
+    const uint64_t lanes = (uintptr_t)region->memory % BASE_PAGE_BYTES / 8,
+                   page = (uintptr_t)region->memory / BASE_PAGE_BYTES & PAGES_MASK;
+    struct ibv_mr *mr = NULL;
+    handle->domain = domain->identity | page;
+    handle->key = unit << UNIT_SHIFT | lanes << LANES_SHIFT;
+    int error = make_known(domain, region->memory, region->bytes, verbs_handle_address(handle),
+                           access_of(handle->rights), &mr);
+    if (error != 0)
+        return error;
+    region->state = mr;
+    handle->key |= mr->rkey;
+    return 0;
 }
 
-static int register_region(struct verbs_domain *domain, struct tarn_fabric_region *region, bool is_callers,
-                           uint64_t unit)
+/* Make the memory of a region that is not the caller's. */
+static int make_memory(struct verbs_domain *domain, struct tarn_fabric_region *region)
 {
-    const uint64_t lanes = (uintptr_t)region->memory % BASE_PAGE_BYTES / 8;
-    const uint64_t key = unit << UNIT_SHIFT | lanes << LANES_SHIFT;
-    struct verbs_memory *own = base_alloc(account_of(domain), sizeof(*own));
-    if (own == NULL)
+    const bool is_large = region->bytes >= HUGE_BYTES;
+    region->memory =
+        base_map_part(account_of(domain), is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
+    if (region->memory == NULL)
         return -ENOMEM;
-    own->is_callers = is_callers;
-    own->local = (struct verbs_local){
-        .memory = region->memory, .bytes = region->bytes, .address = verbs_key_address(key)};
-    int error = make_known(domain, own, access_of(region->handle.rights), is_callers);
-    if (error != 0) {
-        base_free(account_of(domain), own, sizeof(*own));
-        return error;
-    }
-    region->state = own;
-    region->handle.domain = domain->identity;
-    region->handle.key = key | own->mr->rkey;
-    return 0;
+    if (is_large)
+        (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* huge pages, where there are any */
+    return fabric_region_populate(region, region->memory);
 }
 
 int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct verbs_domain *domain = state;
-    struct base_account *account = account_of(domain);
-    const bool is_large = region->bytes >= HUGE_BYTES;
     uint64_t unit = 0;
-    int error = enter_region(domain, region, region->bytes, &unit);
+    int error = enter_region(domain, region, &unit);
     if (error != 0)
         return error;
-    region->memory = base_map_part(account, is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
-    if (region->memory != NULL && is_large)
-        (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* huge pages, where there are any */
-    error = region->memory == NULL ? -ENOMEM : fabric_region_populate(region, region->memory);
+    if (!region->is_callers)
+        error = make_memory(domain, region);
     if (error == 0)
-        error = register_region(domain, region, false, unit);
-    if (error != 0) {
-        base_unmap_part(account, region->memory, region->bytes, 0);
-        leave_region(domain, region, region->bytes);
-    }
-    return error;
-}
-
-int verbs_region_register(void *state, struct tarn_fabric_region *region)
-{
-    struct verbs_domain *domain = state;
-    uint64_t unit = 0;
-    int error = enter_region(domain, region, 0, &unit);
+        error = register_region(domain, region, unit);
     if (error != 0)
-        return error;
-    error = register_region(domain, region, true, unit);
-    if (error != 0)
-        leave_region(domain, region, 0);
+        leave_region(domain, region);
     return error;
 }
 
 void verbs_region_free(void *state, struct tarn_fabric_region *region)
 {
-    struct verbs_domain *domain = state;
-    struct verbs_memory *own = region->state;
-    make_unknown(domain, own);
-    if (!own->is_callers)
-        base_unmap_part(account_of(domain), region->memory, region->bytes, 0);
-    leave_region(domain, region, own->is_callers ? 0 : region->bytes);
-    base_free(account_of(domain), own, sizeof(*own));
+    verbs_buffers_gone(state, region->state);
+    leave_region(state, region);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------ */
+/* ---- this side's memory -------------------------------------------------------------------------- */
 
 int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state)
 {
-    struct verbs_domain *domain = state;
-    struct verbs_memory *own = base_alloc(account_of(domain), sizeof(*own));
-    if (own == NULL)
-        return -ENOMEM;
-    own->local = (struct verbs_local){.memory = memory, .bytes = bytes, .address = (uintptr_t)memory};
-    int error = make_known(domain, own, 0, false);
-    if (error != 0) {
-        base_free(account_of(domain), own, sizeof(*own));
-        return error;
-    }
-    *ret_state = own;
-    return 0;
+    struct ibv_mr *mr = NULL;
+    int error = make_known(state, memory, bytes, (uintptr_t)memory, 0, &mr);
+    if (error == 0)
+        *ret_state = mr;
+    return error;
 }
 
 void verbs_buffers_gone(void *state, void *buffers)
 {
-    struct verbs_domain *domain = state;
-    make_unknown(domain, buffers);
-    base_free(account_of(domain), buffers, sizeof(struct verbs_memory));
+    verbs_local_remove(state, buffers);
+    int error = ibv_dereg_mr(buffers); /* when this returns, the device uses the memory no more */
+    base_assert(error == 0);
 }

@@ -122,19 +122,19 @@ uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabri
 
 /* ---- taking memory out -------------------------------------------------------------------------- */
 
-/* Whether a vector of an operation lies in an entry's memory. */
-static bool touches_memory(const struct tarn_fabric_op *op, const struct verbs_local *local)
+/* Whether a vector of an operation lies in registered memory. */
+static bool touches_memory(const struct tarn_fabric_op *op, const struct ibv_mr *mr)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
         const uintptr_t begin = (uintptr_t)op->iov[i].iov_base, end = begin + op->iov[i].iov_len;
-        if (begin < (uintptr_t)local->memory + local->bytes && end > (uintptr_t)local->memory)
+        if (begin < (uintptr_t)mr->addr + mr->length && end > (uintptr_t)mr->addr)
             return true;
     }
     return false;
 }
 
-/* Whether the device may still use an entry's memory for a living connection. */
-static bool is_in_flight(struct verbs_connection *connection, const struct verbs_local *local)
+/* Whether the device may still use registered memory for a living connection. */
+static bool is_in_flight(struct verbs_connection *connection, const struct ibv_mr *mr)
 {
     bool used = false;
     base_spin_lock(&connection->lock);
@@ -142,19 +142,19 @@ static bool is_in_flight(struct verbs_connection *connection, const struct verbs
     for (uint64_t i = connection->done_count; connection->error == 0 && !used && i < connection->posted;
          i++) {
         const struct verbs_flight *flight = &connection->flights[i % connection->verbs->device.send_depth];
-        used = flight->is_direct && touches_memory(flight->op, local);
+        used = flight->is_direct && touches_memory(flight->op, mr);
     }
     base_spin_unlock(&connection->lock);
     return used;
 }
 
-void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *local)
+void verbs_local_remove(struct verbs_domain *domain, const struct ibv_mr *mr)
 {
     struct verbs *verbs = domain->verbs;
     bool used;
     base_spin_lock(&domain->lock);
     struct verbs_local *place = domain->locals;
-    while (place->lkey != local->lkey)
+    while (place->lkey != mr->lkey)
         place++;
     domain->locals_count--;
     memmove(place, place + 1, (size_t)(domain->locals + domain->locals_count - place) * sizeof(*place));
@@ -164,7 +164,7 @@ void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *l
         base_spin_lock(&verbs->lock);
         base_list_for_each(item, &verbs->connections) {
             struct verbs_connection *connection = base_container_of(item, struct verbs_connection, link);
-            used = used || (connection->domain == domain && is_in_flight(connection, local));
+            used = used || (connection->domain == domain && is_in_flight(connection, mr));
         }
         base_spin_unlock(&verbs->lock);
         if (!used)

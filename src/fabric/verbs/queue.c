@@ -159,16 +159,16 @@ static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op
     const struct tarn_fabric_handle *handle = op->handle;
     if (op->kind == TARN_FABRIC_SEND)
         return;
-    const uint64_t address = verbs_key_address(handle->key) + op->offset + at;
+    const uint64_t address = verbs_handle_address(handle) + op->offset + at;
     if (op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA) {
         request->wr.atomic.remote_addr = address;
-        request->wr.atomic.rkey = verbs_key_rkey(handle->key);
+        request->wr.atomic.rkey = verbs_handle_rkey(handle);
         request->wr.atomic.compare_add = op->kind == TARN_FABRIC_CAS ? op->compare : op->operand;
         request->wr.atomic.swap = op->operand;
         return;
     }
     request->wr.rdma.remote_addr = address;
-    request->wr.rdma.rkey = verbs_key_rkey(handle->key);
+    request->wr.rdma.rkey = verbs_handle_rkey(handle);
 }
 
 /* The memory of a piece of an operation, in the device's form. */

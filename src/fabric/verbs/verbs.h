@@ -61,7 +61,7 @@ enum verbs_place { VERBS_READABLE, VERBS_WRITABLE, VERBS_PLACES };
 struct verbs_domain {
     struct verbs *verbs;
     struct ibv_pd *pd;
-    uint64_t identity; /* in every handle */
+    uint64_t identity; /* in every handle, with low bits that are 0 here */
     uint64_t bytes_max[VERBS_PLACES];
     struct base_spin lock; /* of what follows */
     uint64_t bytes[VERBS_PLACES];
@@ -76,18 +76,17 @@ int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *opti
 void verbs_domain_close(void *state);
 int verbs_region_alloc(void *state, struct tarn_fabric_region *region);
 void verbs_region_free(void *state, struct tarn_fabric_region *region);
-int verbs_region_register(void *state, struct tarn_fabric_region *region);
 int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state);
 void verbs_buffers_gone(void *state, void *buffers);
 
-/** Whether a number can be a key. */
-bool verbs_key_is_possible(uint64_t key);
+/** Whether a handle can be of a domain's region. @param identity  the domain's */
+bool verbs_handle_is_of(const struct tarn_fabric_handle *handle, uint64_t identity);
 
-/** The device address of a key's region. */
-uint64_t verbs_key_address(uint64_t key);
+/** The device address of a handle's region. */
+uint64_t verbs_handle_address(const struct tarn_fabric_handle *handle);
 
-/** The rkey of a key's region. */
-uint32_t verbs_key_rkey(uint64_t key);
+/** The rkey of a handle's region. */
+uint32_t verbs_handle_rkey(const struct tarn_fabric_handle *handle);
 
 /* ---- local.c: memory of this process that the device knows ------------------------------------------ */
 
@@ -104,7 +103,7 @@ base_must_check int verbs_local_add(struct verbs_domain *domain, const struct ve
 
 /** Remove memory from the table, and wait until the device uses it for no living connection any more: until all requests
  * with it are answered or given up. Yields. */
-void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *local);
+void verbs_local_remove(struct verbs_domain *domain, const struct ibv_mr *mr);
 
 /** Free an empty table. */
 void verbs_local_drop(struct verbs_domain *domain);
