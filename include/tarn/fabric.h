@@ -470,7 +470,8 @@ struct tarn_fabric_op {
  * Start operations, in their order. Never waits. What cannot go yet goes on in later calls for the connection: with shm
  * what waits for credit, and the first operation on a region, whose memory its owner has to send. Each is the fabric's,
  * with its memory, until it is known to have completed by tarn_fabric_wait(), tarn_fabric_await() or tarn_fabric_test();
- * then its `result` is its outcome, also an error of the start.
+ * then its `result` is its outcome, also an error of the start. So until then no other operation, not even one with a
+ * fence, can send what a READ brings, or READ into the same memory.
  */
 TARN_API void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops,
                                uint32_t count);

@@ -91,10 +91,51 @@ static void a_batch_is_one_doorbell(struct testing_fabric *testing)
     assert_int_equal(large.requests, TESTING_BYTES / VERBS_PIECE_BYTES);
     assert_int_equal(large.copied_bytes, TESTING_BYTES);
     vector.iov_len = 8;
+    const struct iovec back = {.iov_base = memory + 8, .iov_len = 8};
     ops[0] = op_of(&pair, TARN_FABRIC_WRITE, &vector, 1);
-    ops[1] = op_of(&pair, TARN_FABRIC_READ, &vector, 1);
-    ops[1].fence = true; /* it waits until the WRITE has completed */
-    expect(&pair, "WRITE, READ with a fence", ops, 2, (struct costs){2, 2, 2, 8});
+    ops[1] = op_of(&pair, TARN_FABRIC_READ, &back, 1);
+    ops[2] = op_of(&pair, TARN_FABRIC_WRITE, &vector, 1);
+    ops[1].fence = ops[2].fence = true;
+    expect(&pair, "WRITE, READ with a fence", ops, 2, (struct costs){2, 1, 1, 8});
+    expect(&pair, "READ, WRITE with a fence", &ops[1], 2, (struct costs){2, 1, 1, 8});
+    expect(&pair, "WRITE, READ and WRITE with a fence each", ops, 3, (struct costs){3, 2, 2, 8});
+    assert_true(ops[2].trip && !ops[1].trip); /* of the bytes of two WRITEs no card says which land first */
+    testing_pair_close(&pair);
+}
+
+/* The card keeps the order of what is fenced, and no round trip is lost. */
+static void fences_are_the_cards(struct testing_fabric *testing)
+{
+    enum { OPS = 5 };
+    static uint64_t words[OPS];
+    struct iovec vectors[OPS];
+    struct testing_pair pair;
+    struct tarn_fabric_op ops[OPS];
+    open_pair(testing, &pair, NULL);
+    for (unsigned i = 0; i < OPS; i++)
+        vectors[i] = (struct iovec){&words[i], 8};
+    for (unsigned times = 0; times < 100; times++) {
+        words[0] = times;
+        ops[0] = op_of(&pair, TARN_FABRIC_WRITE, &vectors[0], 1);
+        ops[1] = op_of(&pair, TARN_FABRIC_CAS, NULL, 0);
+        ops[1].compare = times;
+        ops[1].operand = times + 1000;
+        ops[2] = op_of(&pair, TARN_FABRIC_READ, &vectors[2], 1);
+        ops[3] = op_of(&pair, TARN_FABRIC_FAA, NULL, 0);
+        ops[3].operand = 1;
+        ops[4] = op_of(&pair, TARN_FABRIC_READ, &vectors[4], 1);
+        for (unsigned i = 0; i < OPS; i++)
+            ops[i].fence = true;
+        if (times == 0)
+            expect(&pair, "WRITE, CAS, READ, FAA and READ, with a fence each", ops, OPS,
+                   (struct costs){OPS, 1, 1, 32});
+        else
+            assert_int_equal(run(&pair, ops, OPS).doorbells, 1);
+        assert_int_equal(ops[1].before, times);
+        assert_int_equal(words[2], times + 1000);
+        assert_int_equal(ops[3].before, times + 1000);
+        assert_int_equal(words[4], times + 1001);
+    }
     testing_pair_close(&pair);
 }
 
@@ -302,6 +343,7 @@ static void a_batch_is_one_doorbell_in_tasks(void **state)
     testing_run(state, a_batch_is_one_doorbell, true);
 }
 
+TESTING_BOTH(fences_are_the_cards)
 TESTING_BOTH(buffers_are_not_copied)
 TESTING_BOTH(regions_are_not_copied)
 TESTING_BOTH(memory_may_be_of_large_pages)
@@ -309,10 +351,12 @@ TESTING_BOTH(regions_end_while_they_are_used)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_is_one_doorbell_in_tasks), TESTING_UNITS(buffers_are_not_copied),
-        TESTING_UNITS(regions_are_not_copied), TESTING_UNITS(memory_may_be_of_large_pages),
-        TESTING_UNITS(regions_end_while_they_are_used)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_batch_is_one_doorbell_in_tasks),
+                                       TESTING_UNITS(fences_are_the_cards),
+                                       TESTING_UNITS(buffers_are_not_copied),
+                                       TESTING_UNITS(regions_are_not_copied),
+                                       TESTING_UNITS(memory_may_be_of_large_pages),
+                                       TESTING_UNITS(regions_end_while_they_are_used)};
     if (!verbs_testing_prepare())
         return 77;
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));

@@ -84,7 +84,6 @@ static void collect_locked(struct verbs_connection *connection, struct fabric_qu
         if (op != connection->culprit)
             fabric_queue_push(failed, op);
     }
-    connection->flying = 0;
     connection->part = 0;
 }
 

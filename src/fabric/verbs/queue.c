@@ -84,10 +84,8 @@ static void post_batch(struct verbs_connection *connection, struct batch *batch)
     if (error != 0) {
         for (uint64_t i = taken; i < batch->count; i++) {
             struct verbs_flight *flight = flight_of(connection, connection->posted + i);
-            if (flight->op != NULL && flight->last) {
-                connection->flying--;
+            if (flight->op != NULL && flight->last)
                 fabric_queue_push(&connection->waiting, flight->op);
-            }
         }
         verbs_die_locked(connection, -error, "post");
     }
@@ -258,6 +256,10 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
     request->sg_list = piece.vectors;
     request->num_sge = (int)piece.count;
     request->send_flags = piece.flags;
+    if (op->fence && flight.at == 0 && connection->done_count < connection->answers_end)
+        request->send_flags |= IBV_SEND_FENCE;
+    *(fabric_op_is_answered(op) ? &connection->answers_end : &connection->writes_end) =
+        connection->posted + batch->count;
     fill_target(request, op, flight.at);
     if (op->kind == TARN_FABRIC_SEND)
         request->imm_data = make_control(connection, VERBS_MESSAGE);
@@ -277,10 +279,19 @@ static bool add_op(struct verbs_connection *connection, struct batch *batch, str
             return false;
     } while (connection->part != 0);
     connection->credit -= fabric_op_takes_credit(op) ? 1 : 0;
-    op->trip = op->fence; /* verbs_pump_locked() has kept it back */
-    connection->flying++;
     fabric_queue_remove(&connection->waiting, op);
     return true;
+}
+
+/*
+ * Whether a fence holds an operation back until requests in flight are answered. A reliable connection carries requests
+ * out in their order, and the flag IBV_SEND_FENCE has the card wait for READs and swaps before them. But of the bytes of
+ * two WRITEs no card says which the owner sees first.
+ */
+static bool is_fenced(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
+{
+    const bool lands = op->kind == TARN_FABRIC_WRITE || op->kind == TARN_FABRIC_WRITE_NOTIFY;
+    return op->fence && lands && connection->done_count < connection->writes_end;
 }
 
 void verbs_pump_locked(struct verbs_connection *connection)
@@ -294,7 +305,9 @@ void verbs_pump_locked(struct verbs_connection *connection)
     for (struct tarn_fabric_op *op = connection->waiting.first, *next; op != NULL; op = next) {
         next = op->next;
         const bool begun = connection->part > 0; /* only the first operation can be begun */
-        if (!begun && ((op->fence && (behind || connection->flying > 0)) ||
+        const bool fenced = !begun && is_fenced(connection, op);
+        op->trip |= fenced;
+        if (!begun && (fenced || (op->fence && behind) ||
                        (fabric_op_takes_credit(op) && (behind || connection->credit == 0)))) {
             behind = true;
             continue;
@@ -408,7 +421,6 @@ static void retire_flight(struct verbs_connection *connection, const struct verb
         fabric_op_copy(op, flight->at, (uint8_t *)(uintptr_t)flight->memory, flight->bytes, true);
     if (!flight->last)
         return;
-    connection->flying--;
     fabric_queue_push(&connection->done, op);
 }
 

@@ -273,13 +273,14 @@ struct verbs_connection {
     struct verbs_ring ring;
     struct verbs_flight *flights;
     uint64_t posted,
-        done_count;   /* work requests posted, and done, since the beginning; the difference is in flight */
+        done_count;  /* work requests posted, and done, since the beginning; the difference is in flight */
     bool has_failed; /* a request has failed: none counts as done any more */
-    uint64_t bye;     /* value of `posted` after the leave was sent; 0: it was not sent */
+    uint64_t bye;    /* value of `posted` after the leave was sent; 0: it was not sent */
     struct fabric_queue waiting; /* operations that are not wholly posted */
     struct fabric_queue done;    /* operations that are done, for their user to finish */
     uint64_t part;               /* bytes of the first waiting operation that are posted */
-    uint32_t flying;             /* number of operations that are wholly posted and not done */
+    uint64_t writes_end;         /* one more than the number of the last request that sends bytes */
+    uint64_t answers_end;        /* the same of the last that gets bytes, or the value of a word */
     uint32_t credit;
 
     /* receiving */
