@@ -198,13 +198,15 @@ tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, uint64
 /**
  * Make a region of the caller's memory, which stays the caller's and must exist until tarn_fabric_region_free(). It is
  * not charged, and takes nothing of the domain's bytes. It may be a region of another domain: then peers of both see
- * the same bytes.
+ * the same bytes. Without rights it is memory for the vectors of this side's own operations, which peers cannot reach; it
+ * takes no place among the domain's regions, and every provider takes it. With verbs operations on the domain's
+ * connections then need no copy; so a caller registers once what it uses often.
  *
- * @param memory, bytes  multiples of 8
- * @param rights         bits of enum tarn_fabric_rights
+ * @param memory, bytes  multiples of 8, unless there are no rights
+ * @param rights         bits of enum tarn_fabric_rights; 0: for this side alone
  * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (shm, whose peers map a
  *         file and are kept from nothing in it: this is not all of a region of the same fabric whose peers may change it
- *         if these may, and else may not)
+ *         if these may, and else may not); errors of the kernel's
  *
  * Yields: where a device registers 1 MiB or more for a task (verbs:), a thread has it do so, in one call.
  */

@@ -101,12 +101,13 @@ struct fabric_provider {
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */
     int (*region_alloc)(void *domain, struct tarn_fabric_region *region);
 
-    /** As region_alloc(), with the caller's `memory`. NULL: the provider cannot export a caller's memory @return also
-     * -EOPNOTSUPP: it cannot export this memory, which registers_any says that it never returns */
+    /** As region_alloc(), with the caller's `memory`. @return also -EOPNOTSUPP: it cannot export this memory, which
+     * registers_any says that it never returns */
     int (*region_register)(void *domain, struct tarn_fabric_region *region);
     bool registers_any;
 
-    /** Learn that memory for a domain's buffers was made, or is about to be freed. NULL: plain memory will do */
+    /** Learn that memory for this side's operations is there, a domain's buffers or a caller's, or is about to go. NULL:
+     * plain memory will do */
     int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
     void (*buffers_gone)(void *domain, void *state);
 

@@ -283,7 +283,6 @@ static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
                      -EINVAL);
     assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 9, rights, &second), -EINVAL);
     assert_int_equal(tarn_fabric_region_register(pair.server_domain, NULL, 8, rights, &second), -EINVAL);
-    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 8, 0, &second), -EINVAL);
 
     const struct tarn_fabric_handle handle = region->handle;
     assert_int_equal(tarn_fabric_write(pair.client, 0, &handle, 8, "of the caller", 13, TESTING_SECONDS(60)),
@@ -359,6 +358,37 @@ static void one_memory_is_in_two_domains(struct testing_fabric *testing)
     testing_disconnect(&second);
     tarn_fabric_domain_close(second.server_domain);
     testing_pair_close(&first);
+}
+
+/* Without rights the caller's memory is known to this side alone: it may lie anywhere, and no peer reaches it. */
+static void memory_of_the_callers_stays_local(struct testing_fabric *testing)
+{
+    enum { BYTES = 5001 };
+    struct testing_pair pair;
+    struct tarn_fabric_region *mine, *theirs;
+    uint8_t memory[BYTES + 1], data[BYTES];
+    testing_pair_open(testing, &pair, NULL);
+    assert_int_equal(tarn_fabric_region_register(pair.client_domain, memory + 1, BYTES, 0, &mine), 0);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, BYTES, 0, &theirs), 0);
+    assert_ptr_equal(mine->memory, memory + 1);
+    testing_fill(data, BYTES, 9);
+    memcpy(mine->memory, data, BYTES);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    assert_int_equal(tarn_fabric_write(pair.client, 0, all, 3, mine->memory, BYTES, TESTING_SECONDS(60)), 0);
+    testing_expect(pair.all, 3, data, BYTES);
+    memset(mine->memory, 0, BYTES);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, all, 3, mine->memory, BYTES, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(mine->memory, data, BYTES);
+    for (unsigned kind = TARN_FABRIC_READ; kind <= TARN_FABRIC_FAA; kind++)
+        expect_refused(&pair, kind, &theirs->handle, 0, 8);
+    assert_memory_equal(mine->memory, data, BYTES);
+    tarn_fabric_region_free(mine);
+    tarn_fabric_region_free(theirs);
+    struct tarn_fabric_domain *const domain = pair.client_domain;
+    assert_int_equal(tarn_fabric_region_register(domain, memory, 0, 0, &mine), -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(domain, NULL, 8, 0, &mine), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 8, 0, &mine), -EINVAL);
+    testing_pair_close(&pair);
 }
 
 static void wrong_operations_are_refused(struct testing_fabric *testing)
@@ -670,6 +700,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     EACH(foreign_and_stale_handles_are_refused)                                                              \
     EACH(memory_of_the_callers_is_exported)                                                                  \
     EACH(one_memory_is_in_two_domains)                                                                       \
+    EACH(memory_of_the_callers_stays_local)                                                                  \
     EACH(wrong_operations_are_refused)                                                                       \
     EACH(what_has_completed_comes_first)                                                                     \
     EACH(domains_have_limits)                                                                                \

@@ -86,6 +86,22 @@ static int make_of_provider(struct making *making)
     return making->error;
 }
 
+/* Register the caller's memory for this side's own operations, as the memory of buffers is: peers have no way to it. */
+static int register_local(void *domain, struct tarn_fabric_region *region)
+{
+    const struct fabric_provider *provider = region->domain->fabric->provider;
+    return provider->buffers_made == NULL
+               ? 0
+               : provider->buffers_made(domain, region->memory, region->bytes, &region->state);
+}
+
+static void free_local(void *domain, struct tarn_fabric_region *region)
+{
+    const struct fabric_provider *provider = region->domain->fabric->provider;
+    if (provider->buffers_gone != NULL)
+        provider->buffers_gone(domain, region->state);
+}
+
 /* Make a region. @param memory  the caller's; NULL: the provider makes it @param making  how it is watched */
 static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
                        struct making *making, struct tarn_fabric_region **ret_region)
@@ -94,8 +110,8 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     const uint32_t plain = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE,
                    known = plain | (rights & TARN_FABRIC_BULK ? TARN_FABRIC_BULK : TARN_FABRIC_MAY_SWAP);
     struct base_account *account = &domain->fabric->node->memory;
-    if (bytes == 0 || bytes > INT64_MAX || (rights & ~(uint32_t)TARN_FABRIC_BULK) == 0 ||
-        (rights & ~known) != 0)
+    if (bytes == 0 || bytes > INT64_MAX || (rights & ~known) != 0 || rights == TARN_FABRIC_BULK ||
+        (rights == 0 && memory == NULL))
         return -EINVAL;
     struct tarn_fabric_region *region = base_alloc(account, sizeof(*region));
     if (region == NULL)
@@ -106,7 +122,9 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
-    making->make = memory != NULL ? provider->region_register : provider->region_alloc;
+    making->make = rights == 0      ? register_local
+                   : memory != NULL ? provider->region_register
+                                    : provider->region_alloc;
     making->domain = domain->state;
     making->region = region;
     int error = make_of_provider(making);
@@ -136,11 +154,9 @@ int tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, ui
 int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
                                 uint32_t rights, struct tarn_fabric_region **ret_region)
 {
-    if (memory == NULL || !base_is_aligned((uintptr_t)memory, FABRIC_WORD_BYTES) ||
-        !base_is_aligned(bytes, FABRIC_WORD_BYTES))
+    const bool is_aligned = base_is_aligned((uintptr_t)memory | bytes, FABRIC_WORD_BYTES);
+    if (memory == NULL || (rights != 0 && !is_aligned))
         return -EINVAL;
-    if (domain->fabric->provider->region_register == NULL)
-        return -EOPNOTSUPP;
     struct making making = {.progress = NULL};
     return make_region(domain, memory, bytes, rights, &making, ret_region);
 }
@@ -149,7 +165,9 @@ void tarn_fabric_region_free(struct tarn_fabric_region *region)
 {
     struct tarn_fabric_domain *domain = region->domain;
     const struct fabric_provider *provider = domain->fabric->provider;
-    struct making making = {.free = provider->region_free, .domain = domain->state, .region = region};
+    struct making making = {.free = region->handle.rights == 0 ? free_local : provider->region_free,
+                            .domain = domain->state,
+                            .region = region};
     run_provider(&making);
     base_free(&domain->fabric->node->memory, region, sizeof(*region));
     atomic_fetch_sub(&domain->users, 1);

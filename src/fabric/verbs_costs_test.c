@@ -257,6 +257,39 @@ static void regions_are_not_copied(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* Memory of the caller's for this side alone, from anywhere to anywhere; within it another may be exported. */
+static void local_memory_is_not_copied(struct testing_fabric *testing)
+{
+    enum { BYTES = 65536 };
+    struct testing_pair pair;
+    struct tarn_fabric_region *local, *inner, *constant;
+    open_pair(testing, &pair, NULL);
+    uint8_t *pages = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    testing_fill(pages, 2 * BYTES, 13);
+    assert_int_equal(mprotect(pages + BYTES, BYTES, PROT_READ), 0);
+    assert_int_equal(tarn_fabric_region_register(pair.client_domain, pages + 1, BYTES - 2, 0, &local), 0);
+    assert_int_equal(tarn_fabric_region_register(pair.client_domain, pages + BYTES, BYTES, 0, &constant), 0);
+    const struct iovec whole = {pages + 1, BYTES - 2}, behind = {pages + 9000, BYTES - 9001};
+    move_all(&pair, "memory for this side alone", whole, true);
+    move_all(&pair, "the same, only to be read", (struct iovec){pages + BYTES, BYTES}, false);
+    assert_int_equal(
+        tarn_fabric_region_register(pair.client_domain, pages + 8192, 512, TARN_FABRIC_MAY_READ, &inner), 0);
+    move_all(&pair, "around a region", whole, true);
+    move_all(&pair, "behind a region", behind, true);
+    struct ibv_sge known;
+    struct tarn_fabric_op op = op_of(&pair, TARN_FABRIC_READ, &behind, 1);
+    op.bytes = behind.iov_len;
+    assert_int_equal(verbs_local_gather(pair.client_domain->state, &op, 0, op.bytes, &known, 1), 1);
+    tarn_fabric_region_free(local);
+    assert_int_equal(verbs_local_gather(pair.client_domain->state, &op, 0, op.bytes, &known, 1), 0);
+    assert_int_equal(run(&pair, &op, 1).copied_bytes, behind.iov_len);
+    tarn_fabric_region_free(inner);
+    tarn_fabric_region_free(constant);
+    assert_int_equal(munmap(pages, 2 * BYTES), 0);
+    testing_pair_close(&pair);
+}
+
 /* The device knows memory by addresses that are like its own below 2 MiB, as large pages need it; so do peers. */
 static void memory_may_be_of_large_pages(struct testing_fabric *testing)
 {
@@ -346,6 +379,7 @@ static void a_batch_is_one_doorbell_in_tasks(void **state)
 TESTING_BOTH(fences_are_the_cards)
 TESTING_BOTH(buffers_are_not_copied)
 TESTING_BOTH(regions_are_not_copied)
+TESTING_BOTH(local_memory_is_not_copied)
 TESTING_BOTH(memory_may_be_of_large_pages)
 TESTING_BOTH(regions_end_while_they_are_used)
 
@@ -355,6 +389,7 @@ int main(void)
                                        TESTING_UNITS(fences_are_the_cards),
                                        TESTING_UNITS(buffers_are_not_copied),
                                        TESTING_UNITS(regions_are_not_copied),
+                                       TESTING_UNITS(local_memory_is_not_copied),
                                        TESTING_UNITS(memory_may_be_of_large_pages),
                                        TESTING_UNITS(regions_end_while_they_are_used)};
     if (!verbs_testing_prepare())

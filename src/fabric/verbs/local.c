@@ -1,6 +1,6 @@
 /*
- * This process's memory that is registered with the device, by address: regions, and slabs of buffers. Operations whose
- * vectors lie there need no copy.
+ * This process's memory that is registered with the device, by address: regions, memory for this
+ * side's own operations, and slabs of buffers. Operations whose vectors lie there need no copy.
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
@@ -23,6 +23,16 @@ static uint32_t count_until_locked(const struct verbs_domain *domain, const uint
             high = middle;
     }
     return low;
+}
+
+/* Set how far the entries reach, from the first whose neighbour below has changed. */
+static void set_reaches_locked(struct verbs_domain *domain, uint32_t from)
+{
+    base_spin_assert_held(&domain->lock);
+    for (uint32_t i = from; i < domain->locals_count; i++) {
+        struct verbs_local *local = &domain->locals[i];
+        local->reach = base_max((uintptr_t)local->memory + local->bytes, i == 0 ? 0 : local[-1].reach);
+    }
 }
 
 /* Enlarge the table, unless another caller has done it meanwhile. @param room  its present size @return 0; -ENOMEM */
@@ -62,6 +72,7 @@ int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local
             memmove(place + 1, place, (domain->locals_count - at) * sizeof(*place));
             *place = *local;
             domain->locals_count++;
+            set_reaches_locked(domain, at);
         }
         base_spin_unlock(&domain->lock);
         if (fits)
@@ -80,17 +91,20 @@ void verbs_local_drop(struct verbs_domain *domain)
 
 /* ---- finding ------------------------------------------------------------------------------------ */
 
-/* Find the entry that holds all of a range; if two entries overlap it may be missed. @return NULL: none */
+/* Find an entry that holds all of a range: the one that begins last. @return NULL: none */
 static const struct verbs_local *find_locked(const struct verbs_domain *domain, const uint8_t *memory,
                                              uint64_t bytes)
 {
     base_spin_assert_held(&domain->lock);
-    const uint32_t count = count_until_locked(domain, memory);
-    if (count == 0)
-        return NULL;
-    const struct verbs_local *local = &domain->locals[count - 1];
-    const uint64_t offset = (uintptr_t)memory - (uintptr_t)local->memory;
-    return offset <= local->bytes && bytes <= local->bytes - offset ? local : NULL;
+    const uintptr_t begin = (uintptr_t)memory;
+    for (uint32_t i = count_until_locked(domain, memory); i > 0; i--) {
+        const struct verbs_local *local = &domain->locals[i - 1];
+        if (local->reach < begin + bytes)
+            return NULL;
+        if ((uintptr_t)local->memory + local->bytes >= begin + bytes)
+            return local;
+    }
+    return NULL;
 }
 
 uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabric_op *op, uint64_t at,
@@ -158,6 +172,7 @@ void verbs_local_remove(struct verbs_domain *domain, const struct ibv_mr *mr)
         place++;
     domain->locals_count--;
     memmove(place, place + 1, (size_t)(domain->locals + domain->locals_count - place) * sizeof(*place));
+    set_reaches_locked(domain, (uint32_t)(place - domain->locals));
     base_spin_unlock(&domain->lock);
     for (;;) { /* no new request names the memory, so those in flight come to an end */
         used = false;

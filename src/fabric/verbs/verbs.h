@@ -94,6 +94,7 @@ struct verbs_local {
     const uint8_t *memory;
     uint64_t bytes;
     uint64_t address; /* the device address of its beginning */
+    uint64_t reach;   /* the furthest end of this entry and all before it */
     uint32_t lkey;
     bool is_writable; /* the device may write there for this side's operations */
 };
