@@ -107,7 +107,7 @@ void sim_arena_draw(struct sim_arena *arena)
         drawn < base_array_count(few) ? few[drawn] : (uint32_t)draw_below(arena, SIM_ARENA_ALL_EVENTS + 1);
     switch (draw_below(arena, 4)) {
     case 0:
-        troubles = 1u << draw_below(arena, 7);
+        troubles = 1u << draw_below(arena, SIM_NET_TROUBLES);
         break;
     case 1:
         troubles = (uint32_t)draw_below(arena, SIM_NET_ALL_TROUBLES + 1);
@@ -120,6 +120,7 @@ void sim_arena_draw(struct sim_arena *arena)
     }
     sim_net_set_troubles(arena->world, troubles);
     sim_net_set_fence_cuts(arena->world, draw_below(arena, 2) == 0);
+    sim_net_set_refuses_whole(arena->world, draw_below(arena, 4) == 0);
     sim_net_set_preempted(arena->world,
                           preempted_one_in[draw_below(arena, base_array_count(preempted_one_in))]);
     sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw_below(arena, 3));

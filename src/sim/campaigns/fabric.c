@@ -4,6 +4,9 @@
  * what is counted is counted here, too. In the end everything has been given back.
  *
  *   a host's region:  [adds│swaps│…│what the host publishes│slot of a visit│slot│…]
+ *
+ * Some hosts export it a second time, from another domain, in some worlds for bulk data: half of their guests come by that
+ * one. Now and then such a host takes it back and exports it anew.
  */
 #include "fabric/fabric.h"
 #include "base/base.h"
@@ -43,11 +46,14 @@ struct host {
     struct tarn_fabric *fabric;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
+    struct tarn_fabric_domain *second; /* NULL: there is one domain */
+    struct tarn_fabric_region *again;  /* the same memory, of the second domain */
     struct tarn_fabric_listener *listener;
     uint64_t publishing, published; /* rounds: begun, done */
     uint32_t guests;                /* visitors of it that run */
     uint32_t visits;                /* that it serves */
     bool slots_used[SLOTS];
+    bool slots_second[SLOTS]; /* they were last given to a guest of the second domain */
     uint64_t adds_begun, adds_done;
     uint64_t swaps_begun, swaps_done;
     bool added[COUNTS_MAX];   /* somebody was told that the count was this before */
@@ -63,6 +69,7 @@ struct visit {
     uint64_t begun, done; /* the latest round of its slot that was posted, and that has completed */
     uint64_t told;        /* messages that were sent */
     uint32_t slot;
+    bool is_second; /* of its host's domains */
     struct tarn_fabric_handle handle;
     struct tarn_fabric_connection *connection;
     struct base_random random;
@@ -73,6 +80,7 @@ struct play {
     struct host *hosts;
     struct host *current[NODES_MAX]; /* NULL: the node is down */
     uint32_t visitors;
+    bool is_bulk;                /* what second domains export */
     const struct sim_card *card; /* of all nodes; NULL: none, the network takes its own time */
     struct visit *visits;
     uint64_t visits_made;
@@ -117,7 +125,7 @@ static uint64_t slot_offset(uint64_t slot)
 
 static bool words_are_whole(const struct host *host)
 {
-    return tarn_fabric_info(host->fabric)->whole_words;
+    return tarn_fabric_info(host->fabric)->whole_words && !host->play->is_bulk;
 }
 
 /*
@@ -255,11 +263,16 @@ static void note_add(struct host *host, uint64_t least, uint64_t before)
     host->adds_done++;
 }
 
+static bool may_swap(const struct visit *visit)
+{
+    return (visit->handle.rights & TARN_FABRIC_MAY_SWAP) != 0;
+}
+
 static int add(struct visit *visit)
 {
     struct host *host = visit->host;
     uint64_t least = host->adds_done, before;
-    if (host->adds_begun == COUNTS_MAX)
+    if (host->adds_begun == COUNTS_MAX || !may_swap(visit))
         return 0;
     host->adds_begun++;
     int error =
@@ -277,7 +290,7 @@ static int swap(struct visit *visit)
     uint64_t expected = host->swaps_done, before;
     bool swapped = false;
     for (unsigned i = 0; i < 3; i++) {
-        if (host->swaps_begun == COUNTS_MAX)
+        if (host->swaps_begun == COUNTS_MAX || !may_swap(visit))
             return 0;
         host->swaps_begun++;
         int error = tarn_fabric_cas(visit->connection, TAG, &visit->handle, offset_of(SWAPS), expected,
@@ -315,18 +328,24 @@ static int read_published(struct visit *visit)
     return error;
 }
 
-/* One word of what is published, or the count of adds: whole, also where words are torn. */
+/* One word of what is published, or the count of adds: whole, also where words are torn; or refused. */
 static int read_whole(struct visit *visit)
 {
     const struct host *host = visit->host;
     const uint64_t place = draw_below(visit, PUBLISHED_WORDS + 1), oldest = host->published;
     const uint64_t least = host->adds_done;
     const bool counts = place == PUBLISHED_WORDS;
+    const bool is_refused = !tarn_fabric_info(visit->guest->fabric)->whole_reads ||
+                            (visit->handle.rights & TARN_FABRIC_BULK) != 0;
     uint64_t word;
+    if (is_refused && draw_below(visit, 16) > 0)
+        return 0;
     int error = tarn_fabric_read_word(visit->connection, TAG, &visit->handle,
                                       offset_of(counts ? ADDS : PUBLISHED + place), deadline(visit), &word);
+    if (is_refused && error == 0)
+        sim_fail(host->play->arena.world, "a READ of a whole word was not refused");
     if (error != 0)
-        return error;
+        return is_refused && error == -EOPNOTSUPP ? -ECONNABORTED : error;
     const uint64_t round = word >> 8 & ((UINT64_C(1) << ROUND_BITS) - 1);
     if (counts ? word < least || word > host->adds_begun
                : word != word_of(host->number, round, place) || round < oldest || round > host->publishing)
@@ -373,6 +392,7 @@ static void check_error(const struct visit *visit, int error)
     const struct play *play = visit->guest->play;
     bool reason = (error == -ECONNRESET && (play->arena.events & (SIM_ARENA_KILLS | SIM_ARENA_CUTS)) != 0) ||
                   (error == -ETIMEDOUT && (play->arena.events & SIM_ARENA_IMPATIENCE) != 0) ||
+                  (error == -EACCES && visit->is_second) || /* it was taken back */
                   error == -ECONNABORTED;
     if (!reason)
         sim_fail(play->arena.world, "visit %" PRIu64 " ended with %d, and there is no reason", visit->number,
@@ -528,6 +548,7 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
     struct greeting greeting;
     const void *data;
     uint32_t slot = 0;
+    const bool by_second = host->second != NULL && base_random_below(&host->random, 2) == 0;
     base_assert(tarn_fabric_incoming_data(incoming, &data) == sizeof(greeting));
     memcpy(&greeting, data, sizeof(greeting));
     while (slot < SLOTS && host->slots_used[slot])
@@ -542,13 +563,15 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
     *service = (struct service){.host = host, .visit = find_visit(host->play, greeting.visit)};
     service->visit->host = host;
     service->visit->slot = slot;
+    service->visit->is_second = host->slots_second[slot] = by_second;
     greeting.slot = slot;
-    tarn_fabric_handle_save(&host->region->handle, greeting.handle);
+    tarn_fabric_handle_save(by_second ? &host->again->handle : &host->region->handle, greeting.handle);
     const struct tarn_fabric_connect_options options = {.data = &greeting,
                                                         .data_bytes = sizeof(greeting),
                                                         .receive_count = RECEIVE_COUNT,
                                                         .receive_bytes = SLOT_WORDS * 8};
-    if (tarn_fabric_accept(incoming, host->domain, &options, &service->connection) != 0) {
+    if (tarn_fabric_accept(incoming, by_second ? host->second : host->domain, &options,
+                           &service->connection) != 0) {
         base_free(&sim_node_tarn(host->node)->memory, service, sizeof(*service));
         return;
     }
@@ -569,6 +592,31 @@ static void check_counts(const struct host *host)
                  swaps, host->swaps_done, host->swaps_begun);
 }
 
+static void export_again(struct host *host)
+{
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE |
+                            (host->play->is_bulk ? TARN_FABRIC_BULK : TARN_FABRIC_MAY_SWAP);
+    base_assert(tarn_fabric_region_register(host->second, host->region->memory, REGION_BYTES, rights,
+                                            &host->again) == 0);
+}
+
+/* Take the second domain's region back: from now on its guests change nothing, the host fills their slots with zeros. */
+static void renew_second(struct host *host)
+{
+    uint64_t before[SLOTS][SLOT_WORDS], after[SLOTS][SLOT_WORDS];
+    tarn_fabric_region_free(host->again);
+    tarn_fabric_mem_copy_out(host->region, slot_offset(0), before, sizeof(before));
+    (void)task_sleep(base_random_below(&host->random, 4000000));
+    tarn_fabric_mem_copy_out(host->region, slot_offset(0), after, sizeof(after));
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        for (uint32_t i = 0; i < SLOT_WORDS; i++) {
+            if (host->slots_second[slot] && after[slot][i] != before[slot][i] && after[slot][i] != 0)
+                sim_fail(host->play->arena.world, "a guest has written to memory that was taken back");
+        }
+    }
+    export_again(host);
+}
+
 static void open_host(struct host *host)
 {
     const struct tarn_fabric_domain_options options = {.writable_bytes =
@@ -580,12 +628,20 @@ static void open_host(struct host *host)
     base_assert(tarn_fabric_listen(host->fabric, host->play->arena.names[host->number], &host->listener) ==
                 0);
     publish_regions(host);
+    if (base_random_below(&host->random, 2) == 0) {
+        base_assert(tarn_fabric_domain_open(host->fabric, NULL, &host->second) == 0);
+        export_again(host);
+    }
 }
 
 static void close_host(struct host *host)
 {
     check_counts(host);
     tarn_fabric_listener_close(host->listener);
+    if (host->second != NULL) {
+        tarn_fabric_region_free(host->again);
+        tarn_fabric_domain_close(host->second);
+    }
     tarn_fabric_region_free(host->region);
     tarn_fabric_domain_close(host->domain);
     tarn_fabric_close(host->fabric);
@@ -610,6 +666,8 @@ static void be_host(void *arg)
             publish_regions(host);
         if (base_random_below(&host->random, 4) == 0)
             add_as_owner(host);
+        if (host->second != NULL && base_random_below(&host->random, 16) == 0)
+            renew_second(host);
     }
     close_host(host);
 }
@@ -653,6 +711,7 @@ static void init(struct play *play, struct sim_world *world)
     if (base_random_below(random, 4) == 0)
         play->card = &sim_cards[base_random_below(random, SIM_CARDS)];
     play->arena.nodes = 2 + (uint32_t)base_random_below(random, NODES_MAX - 1);
+    play->is_bulk = base_random_below(random, 4) == 0;
     play->visitors = 1 + (uint32_t)base_random_below(random, VISITORS_MAX);
     sim_arena_draw(&play->arena);
 }

@@ -125,10 +125,10 @@ static void move_patterns(struct stage *stage)
     wait_until_told(stage);
     prepare(stage, 0, TARN_FABRIC_READ, 0, WORDS);
     prepare(stage, 1, TARN_FABRIC_READ, 0, 1);
-    stage->ops[1].whole = true;
+    stage->ops[1].whole = !stage->play->is_bulk;
     tarn_fabric_post(stage->peer, stage->ops, 2);
     base_assert(tarn_fabric_wait(stage->ops, 2, A_SECOND) == 0);
-    base_assert(!is_torn(stage->data[1][0]));
+    base_assert(stage->play->is_bulk || !is_torn(stage->data[1][0]));
     for (unsigned i = 0; i < WORDS; i++) {
         if (is_torn(stage->data[0][i]))
             see(stage, 0);
@@ -352,7 +352,7 @@ static void see_what_is_late(struct stage *stage)
 static void give_up(struct stage *stage)
 {
     prepare_write(stage, 0, 0, WORDS, NEW);
-    if (draw(stage, 2) == 0)
+    if (!stage->play->is_bulk && draw(stage, 2) == 0)
         prepare(stage, 0, TARN_FABRIC_FAA, 0, 0);
     stage->ops[0].operand = 1;
     tarn_fabric_post(stage->peer, stage->ops, 1);
@@ -360,6 +360,20 @@ static void give_up(struct stage *stage)
     base_assert(error == 0 || error == -ETIMEDOUT);
     stage->told = true;
     (void)task_sleep(LONG_NS);
+}
+
+/* Only the WRITE's words and zeros, unless a WRITE that failed has left others. */
+static void see_what_is_left(struct stage *stage)
+{
+    while (!stage->peer_ended) {
+        for (unsigned i = 0; i < WORDS; i++) {
+            const uint64_t word = tarn_fabric_mem_load64(stage->region, i * 8);
+            if (word != 0 && word != NEW)
+                see(stage, 0);
+        }
+        nap(stage, 2000000);
+    }
+    fence_and_watch(stage);
 }
 
 /* WRITE again and again, until that fails. */
@@ -558,6 +572,18 @@ static const struct play plays[] = {
      .outcomes = {"of a READ", "of a WRITE"},
      .owner = store_patterns,
      .peer = move_patterns},
+    {.name = "torn words of a bulk region",
+     .trouble = SIM_NET_TORN_BULK,
+     .outcomes = {"of a READ", "of a WRITE"},
+     .owner = store_patterns,
+     .peer = move_patterns,
+     .is_bulk = true},
+    {.name = "a WRITE to a bulk region fails",
+     .trouble = SIM_NET_TORN_BULK,
+     .outcomes = {"it leaves any bytes"},
+     .owner = see_what_is_left,
+     .peer = give_up,
+     .is_bulk = true},
     {.name = "two operations",
      .trouble = SIM_NET_REORDER,
      .outcomes = {"the second WRITE first", "a READ before an earlier WRITE", "a READ after a later WRITE",
@@ -691,7 +717,7 @@ static void without_it_nothing_is_shown(void)
         uint32_t trouble = plays[i].trouble;
         if (trouble == 0)
             continue;
-        if (trouble == SIM_NET_TORN_READ || trouble == SIM_NET_TORN_WRITE)
+        if (trouble == SIM_NET_TORN_READ || trouble == SIM_NET_TORN_WRITE || trouble == SIM_NET_TORN_BULK)
             trouble |= SIM_NET_TORN_WORD;
         expect(&plays[i], SIM_NET_ALL_TROUBLES & ~trouble, false);
         expect(&plays[i], 0, false);

@@ -47,7 +47,8 @@ void be_owner(void *arg)
     struct stage *stage = arg;
     struct tarn_node *tarn = sim_node_tarn(stage->nodes[OWNER]);
     const struct tarn_fabric_domain_options options = {.writable_bytes = BASE_PAGE_BYTES};
-    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE |
+                            (stage->play->is_bulk ? TARN_FABRIC_BULK : TARN_FABRIC_MAY_SWAP);
     struct tarn_fabric *fabric;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_listener *listener;

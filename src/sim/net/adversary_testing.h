@@ -23,6 +23,7 @@ struct play {
     void (*peer)(struct stage *stage);
     void (*driver)(struct sim_event *event); /* once the two are connected, after a while */
     bool fence_cuts;
+    bool is_bulk;       /* the region */
     bool preempts;      /* the owner, now and then */
     uint32_t drift_ppm; /* of both clocks, at most */
 };

@@ -14,7 +14,7 @@
 enum {
     BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
     COMPARED_BYTES = 1024, /* of a region after each round of its node: whole blocks */
-    CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
+    CHANGES_KEPT = 1024,   /* of ended READs, before they are thrown away */
     LATE_CHANGES_MIN = 64,
     PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
 };
@@ -347,6 +347,13 @@ void sim_region_destroy(struct sim_region *region)
     sim_net_free(net, region, sizeof(*region));
 }
 
+bool sim_region_tears(const struct sim_op *op)
+{
+    const bool is_bulk = (op->region->rights & TARN_FABRIC_BULK) != 0;
+    return !op->whole && sim_net_has(op->region->domain->device->net,
+                                     SIM_NET_TORN_WORD | (is_bulk ? (uint32_t)SIM_NET_TORN_BULK : 0));
+}
+
 /* ---- READ --------------------------------------------------------------------------------------- */
 
 void sim_region_read_begin(struct sim_op *op)
@@ -421,7 +428,8 @@ static void load_values(const struct sim_op *op, const struct span *span, uint64
 {
     sim_net_copy(values, op->region->memory + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
     hide_late(op->region, span, values);
-    if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD))
+    if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD) ||
+        sim_region_tears(op))
         draw_values(op, span, values);
 }
 
@@ -433,7 +441,7 @@ void sim_region_sample(const struct sim_op *op, uint8_t *to)
     uint64_t *values = sim_net_alloc(net, 2 * room);
     compare(op->region, span.first * SIM_WORD_BYTES, room);
     load_values(op, &span, values);
-    if (sim_net_has(net, SIM_NET_TORN_WORD) && !op->whole) { /* some bytes of this, some of that */
+    if (sim_region_tears(op)) { /* some bytes of this, some of that */
         uint64_t *others = values + span.count;
         load_values(op, &span, others);
         for (uint64_t i = 0; i < room; i++) {
@@ -451,7 +459,7 @@ void sim_region_sample(const struct sim_op *op, uint8_t *to)
 static void land_piece(struct sim_op *op, uint64_t piece)
 {
     uint64_t from = piece, to = piece + 1;
-    if (!sim_net_has(op->region->domain->device->net, SIM_NET_TORN_WORD)) {
+    if (!sim_region_tears(op)) {
         uint64_t before = op->offset % SIM_WORD_BYTES; /* the first word's bytes that stay */
         from = piece == 0 ? 0 : piece * SIM_WORD_BYTES - before;
         to = base_min((piece + 1) * SIM_WORD_BYTES - before, op->bytes);
@@ -464,7 +472,7 @@ bool sim_region_land(struct sim_op *op)
     struct sim_net *net = op->region->domain->device->net;
     if (op->moved == NULL) {
         const struct span span = span_of(op->offset, op->bytes);
-        op->piece_count = sim_net_has(net, SIM_NET_TORN_WORD) ? op->bytes : span.count;
+        op->piece_count = sim_region_tears(op) ? op->bytes : span.count;
         op->pieces_left = op->piece_count;
         op->moved = sim_net_alloc(net, op->piece_count);
     }
@@ -486,6 +494,20 @@ bool sim_region_land(struct sim_op *op)
     op->pulses_left -= op->pulses_left > 0;
     op->landed = op->pieces_left == 0;
     return op->landed;
+}
+
+void sim_region_spoil(struct sim_op *op)
+{
+    struct sim_net *net = op->region->domain->device->net;
+    if ((op->region->rights & TARN_FABRIC_BULK) == 0 || !sim_net_has(net, SIM_NET_TORN_BULK))
+        return;
+    for (uint64_t i = 0; i < op->bytes; i++)
+        op->data[i] = (uint8_t)sim_net_draw(net, 256);
+    op->pulses_left = 2; /* some of it */
+    (void)sim_region_land(op);
+    op->landed = false;
+    sim_net_free(net, op->data, op->bytes);
+    op->data = NULL;
 }
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */

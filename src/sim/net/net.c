@@ -65,6 +65,12 @@ void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by s
     world->net->served_by = served_by;
 }
 
+void sim_net_set_refuses_whole(struct sim_world *world, bool refuses)
+{
+    base_assert(base_list_empty(&world->net->devices));
+    world->net->refuses_whole = refuses;
+}
+
 void sim_net_set_preempted(struct sim_world *world, uint32_t one_in)
 {
     base_assert(base_list_empty(&world->net->devices));
@@ -209,7 +215,7 @@ static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_inf
     *ret_info = (struct tarn_fabric_info){
         .provider = "sim",
         .whole_words = !sim_net_has(net, SIM_NET_TORN_WORD),
-        .whole_reads = true,
+        .whole_reads = !sim_net_has(net, SIM_NET_TORN_WORD) || !net->refuses_whole,
         .atomics =
             sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? TARN_FABRIC_ATOMICS_DEVICE : TARN_FABRIC_ATOMICS_MEMORY,
         .served_by = net->served_by,

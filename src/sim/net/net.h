@@ -24,9 +24,13 @@ enum sim_net_trouble {
     SIM_NET_SLIPPED_SWAP = 32, /* between the look and the store of a CAS or FAA others may store:
                                   tarn_fabric_info.atomics is TARN_FABRIC_ATOMICS_DEVICE, else _MEMORY */
     SIM_NET_LATE = 64,         /* what was posted on a connection that failed may take effect later */
+    SIM_NET_TORN_BULK =
+        128, /* as SIM_NET_TORN_WORD, in bulk regions alone: tarn_fabric_info tells nothing of it. A
+                                  WRITE there that fails may leave any bytes */
 };
 
-#define SIM_NET_ALL_TROUBLES 127
+#define SIM_NET_TROUBLES     8
+#define SIM_NET_ALL_TROUBLES 255
 
 /* A dead or silent peer is noticed within three of these. */
 #define SIM_NET_HEARTBEAT_NS UINT64_C(10000000)
@@ -45,6 +49,10 @@ void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);
  * operation takes as long, and is as torn. Before a fabric is opened.
  */
 void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by);
+
+/** Whether cards that tear words refuse READs that ask for a whole word: tarn_fabric_info.whole_reads is false. They
+ * carry them out at first. Before a fabric is opened. */
+void sim_net_set_refuses_whole(struct sim_world *world, bool refuses);
 
 /**
  * Have one in this many accesses of an owner to its exported memory preempted: its scheduler loses the processor before it,

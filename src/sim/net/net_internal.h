@@ -16,6 +16,7 @@ struct sim_net {
         random; /* its own, so that worlds without fabrics are what they were before there was one */
     uint32_t troubles;
     bool fence_cuts;
+    bool refuses_whole;        /* READs of whole words, where words are torn */
     uint32_t preempted_one_in; /* accesses of owners; 0: none */
     enum tarn_fabric_served_by served_by;
     uint64_t tick;                /* counts changes of exported words and beginnings of operations */
@@ -309,6 +310,12 @@ void sim_region_read_end(struct sim_op *op);
 
 /** What it takes: bytes of the region between its beginning and now, drawn. */
 void sim_region_sample(const struct sim_op *op, uint8_t *to);
+
+/** Whether the words of an operation on a region may move in parts. */
+bool sim_region_tears(const struct sim_op *op);
+
+/** Leave any bytes where a WRITE would have gone on arriving, if its region is for bulk data. */
+void sim_region_spoil(struct sim_op *op);
 
 /** Let some more of a WRITE arrive: all of it with its last pulse. @return whether all of it is there */
 bool sim_region_land(struct sim_op *op);

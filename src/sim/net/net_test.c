@@ -3,7 +3,8 @@
 #include "sim/net/testing.h"
 
 static const struct net_testing none = {.seed = 1};
-static const struct net_testing card = {.seed = 3, .troubles = SIM_NET_ALL_TROUBLES, .card = "connectx3-40g"};
+static const struct net_testing card = {
+    .seed = 3, .troubles = SIM_NET_ALL_TROUBLES, .card = "connectx3-40g", .refuses_whole = true};
 static const struct net_testing all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};
 
 static int without_troubles(void **state)

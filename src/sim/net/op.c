@@ -56,6 +56,8 @@ static void leave_region(struct sim_op *op)
         return;
     if (base_list_is_linked(&op->reader))
         sim_region_read_end(op);
+    if (op->state == SIM_OP_WORKING && writes(op) && !op->landed)
+        sim_region_spoil(op);
     op->region = NULL;
     region->users--;
     if (region->freed)
@@ -252,7 +254,7 @@ static void start_write(struct sim_op *op)
 {
     struct sim_net *net = net_of(op);
     op->pattern = (enum sim_pattern)sim_net_draw(net, SIM_PATTERNS);
-    op->pulses_left = sim_net_has(net, SIM_NET_TORN_WRITE | SIM_NET_TORN_WORD)
+    op->pulses_left = sim_net_has(net, SIM_NET_TORN_WRITE) || sim_region_tears(op)
                           ? 1 + (uint32_t)sim_net_draw(net, PULSES_MAX)
                           : 1;
 }

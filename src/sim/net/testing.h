@@ -11,7 +11,8 @@
 struct net_testing {
     uint64_t seed;
     uint32_t troubles;
-    const char *card; /* of all nodes; NULL: none */
+    const char *card;   /* of all nodes; NULL: none */
+    bool refuses_whole; /* READs of whole words */
 };
 
 /* of the test that is running */
