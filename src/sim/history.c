@@ -2,11 +2,6 @@
 #include "sim/history.h"
 
 #include <errno.h>
-#include <inttypes.h>
-
-#include "base/units.h"
-
-#define FIRST_LINE "tarn-history 1\n"
 
 int sim_history_init(struct sim_history *history, struct base_account *account, uint32_t clients,
                      size_t records_max)
@@ -99,87 +94,4 @@ size_t sim_history_merge(struct sim_history *history, struct sim_history_record 
             base_heap_insert(&heap, &log->node, log->records[log->merged].invoke_ns);
     }
     return count;
-}
-
-int sim_history_write(FILE *file, const struct sim_history_record *records, size_t count)
-{
-    if (fputs(FIRST_LINE, file) < 0)
-        return -EIO;
-    for (size_t i = 0; i < count; i++) {
-        const struct sim_history_record *r = &records[i];
-        int printed =
-            fprintf(file, "%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRIu64,
-                    r->client, r->operation, r->key, r->argument, r->result, r->error, r->invoke_ns);
-        if (printed >= 0)
-            printed = r->pending ? fputs(" -\n", file) : fprintf(file, " %" PRIu64 "\n", r->return_ns);
-        if (printed < 0)
-            return -EIO;
-    }
-    return fflush(file) == 0 ? 0 : -EIO;
-}
-
-/* The next field of a line, up to a space or the end, moved past; its length, 0 if there is none. */
-static size_t next_field(const char **line, const char **ret_field)
-{
-    size_t len = strcspn(*line, " \n");
-    *ret_field = *line;
-    *line += len;
-    if (**line == ' ')
-        (*line)++;
-    return len;
-}
-
-static bool read_u64(const char **line, uint64_t max, uint64_t *ret_value)
-{
-    const char *field;
-    size_t len = next_field(line, &field);
-    uint64_t value;
-    if (base_parse_u64_len(field, len, &value) != 0 || value > max)
-        return false;
-    *ret_value = value;
-    return true;
-}
-
-static bool read_record(const char *line, struct sim_history_record *ret_record)
-{
-    struct sim_history_record r = {0};
-    uint64_t client, operation, error;
-    if (!read_u64(&line, UINT32_MAX, &client) || !read_u64(&line, UINT32_MAX, &operation) ||
-        !read_u64(&line, UINT64_MAX, &r.key) || !read_u64(&line, UINT64_MAX, &r.argument) ||
-        !read_u64(&line, UINT64_MAX, &r.result))
-        return false;
-    bool negative = *line == '-';
-    line += negative;
-    if (!read_u64(&line, INT32_MAX, &error) || !read_u64(&line, UINT64_MAX, &r.invoke_ns))
-        return false;
-    r.client = (uint32_t)client;
-    r.operation = (uint32_t)operation;
-    r.error = negative ? -(int32_t)error : (int32_t)error;
-    r.pending = strcmp(line, "-\n") == 0;
-    r.return_ns = UINT64_MAX;
-    if (!r.pending &&
-        (!read_u64(&line, UINT64_MAX, &r.return_ns) || strcmp(line, "\n") != 0 || r.return_ns < r.invoke_ns))
-        return false;
-    *ret_record = r;
-    return true;
-}
-
-int sim_history_read(FILE *file, struct sim_history_record *ret_records, size_t room, size_t *ret_count)
-{
-    char line[256];
-    if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FIRST_LINE) != 0)
-        return ferror(file) ? -EIO : -EINVAL;
-    size_t count = 0;
-    for (; fgets(line, sizeof(line), file) != NULL; count++) {
-        struct sim_history_record record;
-        if (!read_record(line, &record))
-            return -EINVAL;
-        if (count == room)
-            return -ENOSPC;
-        ret_records[count] = record;
-    }
-    if (ferror(file))
-        return -EIO;
-    *ret_count = count;
-    return 0;
 }

@@ -6,8 +6,6 @@
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
-#include <stdio.h>
-
 #include "base/account.h"
 #include "base/heap.h"
 
@@ -85,23 +83,5 @@ size_t sim_history_count(const struct sim_history *history);
  * @return records written: the smaller of room and sim_history_count
  */
 size_t sim_history_merge(struct sim_history *history, struct sim_history_record *ret_records, size_t room);
-
-/**
- * Write records as lines of text: `client operation key argument result error invoke_ns return_ns`, with - as
- * the last of a pending one. A first line names the format.
- *
- * @return 0; -EIO
- */
-int sim_history_write(FILE *file, const struct sim_history_record *records, size_t count) base_must_check;
-
-/**
- * Read records that sim_history_write wrote.
- *
- * @param ret_records, room  destination, in records; undefined on failure
- * @param ret_count          records read
- * @return 0; -EINVAL (not such a file); -ENOSPC (more than fit); -EIO
- */
-int sim_history_read(FILE *file, struct sim_history_record *ret_records, size_t room, size_t *ret_count)
-    base_must_check;
 
 #endif

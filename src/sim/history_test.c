@@ -36,96 +36,6 @@ static void test_record_and_merge(void **state base_unused)
     base_account_deinit(&account);
 }
 
-static int write_and_read(const char *text, struct sim_history_record *records, size_t room,
-                          size_t *ret_count)
-{
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    fputs(text, file);
-    rewind(file);
-    int result = sim_history_read(file, records, room, ret_count);
-    fclose(file);
-    return result;
-}
-
-static void test_text_round_trip(void **state base_unused)
-{
-    static const struct sim_history_record written[] = {
-        {.client = 1,
-         .operation = 2,
-         .key = 3,
-         .argument = 4,
-         .result = 5,
-         .error = -ENOSPC,
-         .invoke_ns = 6,
-         .return_ns = 7},
-        {.client = UINT32_MAX,
-         .operation = UINT32_MAX,
-         .key = UINT64_MAX,
-         .argument = UINT64_MAX,
-         .result = UINT64_MAX,
-         .error = INT32_MAX,
-         .pending = true,
-         .invoke_ns = UINT64_MAX,
-         .return_ns = UINT64_MAX},
-        {0},
-    };
-    struct sim_history_record records[3];
-    memset(records, 0xff, sizeof(records));
-    size_t count = 0;
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    assert_int_equal(sim_history_write(file, written, 3), 0);
-    rewind(file);
-    assert_int_equal(sim_history_read(file, records, 3, &count), 0);
-    assert_int_equal(count, 3);
-    for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(records[i].client, written[i].client);
-        assert_int_equal(records[i].operation, written[i].operation);
-        assert_true(records[i].key == written[i].key);
-        assert_true(records[i].argument == written[i].argument);
-        assert_true(records[i].result == written[i].result);
-        assert_int_equal(records[i].error, written[i].error);
-        assert_int_equal(records[i].pending, written[i].pending);
-        assert_true(records[i].invoke_ns == written[i].invoke_ns);
-        assert_true(records[i].return_ns == written[i].return_ns);
-    }
-    rewind(file);
-    count = 9;
-    assert_int_equal(sim_history_read(file, records, 2, &count), -ENOSPC);
-    assert_int_equal(count, 9);
-    fclose(file);
-}
-
-static void test_damaged_text_is_refused(void **state base_unused)
-{
-    static const char *const damaged[] = {
-        "",
-        "tarn-history 2\n",
-        "tarn-history 1\n1 2 3 4 5 0 6\n",
-        "tarn-history 1\n1 2 3 4 5 0 6 7",
-        "tarn-history 1\n1 2 3 4 5 0 6 7 8\n",
-        "tarn-history 1\n1 2 3 4 5 0 6 5\n",
-        "tarn-history 1\n1 2 3 4 5 --1 6 7\n",
-        "tarn-history 1\n4294967296 2 3 4 5 0 6 7\n",
-        "tarn-history 1\n1 2 3 4 5 2147483648 6 7\n",
-        "tarn-history 1\n1 2 x 4 5 0 6 7\n",
-        "tarn-history 1\n1 2 -3 4 5 0 6 7\n",
-        "tarn-history 1\n\n",
-    };
-    struct sim_history_record records[2];
-    size_t count = 9;
-    for (size_t i = 0; i < base_array_count(damaged); i++)
-        assert_int_equal(write_and_read(damaged[i], records, 2, &count), -EINVAL);
-    assert_int_equal(count, 9);
-    assert_int_equal(write_and_read("tarn-history 1\n1 2 3 4 5 -2 6 -\n", records, 2, &count), 0);
-    assert_int_equal(count, 1);
-    FILE *full = fopen("/dev/full", "w");
-    assert_non_null(full);
-    assert_int_equal(sim_history_write(full, records, 1), -EIO);
-    fclose(full);
-}
-
 static void test_no_memory(void **state base_unused)
 {
     struct base_account account;
@@ -188,8 +98,8 @@ static void test_clients_in_threads(void **state base_unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_record_and_merge),        cmocka_unit_test(test_text_round_trip),
-        cmocka_unit_test(test_damaged_text_is_refused), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_record_and_merge),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_clients_in_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
