@@ -506,7 +506,7 @@ static void add_up(struct rfp *rfp)
 static int run_world(struct rfp *rfp)
 {
     const struct lab_rfp_options *options = rfp->options;
-    sim_net_set_troubles(rfp->world, 0);
+    sim_net_options(rfp->world)->troubles = 0;
     (void)snprintf(rfp->server.name, sizeof(rfp->server.name), "server");
     int error = start_node(rfp, &rfp->server, options->workers, run_server, rfp);
     if (error == 0 && options->phases == NULL)

@@ -244,7 +244,7 @@ static int run_world(struct speed *speed, struct lab_speed_result *ret_result)
 {
     struct lab_speed_result result = {0};
     int error = 0;
-    sim_net_set_troubles(speed->world, 0);
+    sim_net_options(speed->world)->troubles = 0;
     for (uint32_t i = 0; error == 0 && i <= speed->options->clients; i++)
         error = start_machine(speed, i);
     if (error != 0)

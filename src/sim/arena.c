@@ -118,12 +118,12 @@ void sim_arena_draw(struct sim_arena *arena)
     default:
         break;
     }
-    sim_net_set_troubles(arena->world, troubles);
-    sim_net_set_fence_cuts(arena->world, draw_below(arena, 2) == 0);
-    sim_net_set_refuses_whole(arena->world, draw_below(arena, 4) == 0);
-    sim_net_set_preempted(arena->world,
-                          preempted_one_in[draw_below(arena, base_array_count(preempted_one_in))]);
-    sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw_below(arena, 3));
+    struct sim_net_options *net = sim_net_options(arena->world);
+    net->troubles = troubles;
+    net->fence_cuts = draw_below(arena, 2) == 0;
+    net->refuses_whole = draw_below(arena, 4) == 0;
+    net->preempted_one_in = preempted_one_in[draw_below(arena, base_array_count(preempted_one_in))];
+    net->served_by = (enum tarn_fabric_served_by)draw_below(arena, 3);
     for (uint32_t i = 0; i < arena->nodes; i++)
         (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);
 }

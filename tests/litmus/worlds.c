@@ -74,7 +74,7 @@ static void run_world(struct theatre *theatre, uint64_t seed, uint32_t troubles)
     struct task tasks[LITMUS_ACTORS];
     struct sim_world *world;
     base_assert(sim_world_open(&options, &world) == 0);
-    sim_net_set_troubles(world, troubles);
+    sim_net_options(world)->troubles = troubles;
     for (unsigned i = 0; i < 2; i++) {
         const struct sim_node_options node_options = {.name = names[i], .scheds = 1};
         base_assert(sim_node_open(world, &node_options, &theatre->nodes[i]) == 0);

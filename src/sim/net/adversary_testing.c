@@ -95,10 +95,9 @@ uint32_t run_play(const struct play *play, uint64_t seed, uint32_t troubles, uin
     struct stage stage = {.play = play, .event = {.name = "driver", .run = play->driver}};
     struct sim_net_stats stats;
     stage.world = sim_test_world(seed);
-    sim_net_set_troubles(stage.world, troubles);
-    sim_net_set_fence_cuts(stage.world, play->fence_cuts);
+    *sim_net_options(stage.world) = (struct sim_net_options){
+        .troubles = troubles, .fence_cuts = play->fence_cuts, .preempted_one_in = play->preempts ? 4 : 0};
     sim_world_set_drift(stage.world, play->drift_ppm);
-    sim_net_set_preempted(stage.world, play->preempts ? 4 : 0);
     stage.random = base_random_fork(sim_world_random(stage.world));
     for (unsigned i = 0; i < 2; i++) {
         const struct sim_node_options options = {.name = names[i], .scheds = 1};

@@ -200,7 +200,7 @@ static bool cannot_write(const void *arg)
 int sim_side_fence(void *state, uint64_t deadline_ns)
 {
     struct sim_side *side = state;
-    if (side->connection->net->fence_cuts && !cannot_write(side)) {
+    if (side->connection->net->options.fence_cuts && !cannot_write(side)) {
         sim_ops_stop(sim_side_other(side));
         side->fenced = true;
     }

@@ -15,7 +15,7 @@ enum {
     BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
     COMPARED_BYTES = 1024, /* of a region after each round of its node: whole blocks */
     CHANGES_KEPT = 1024,   /* of ended READs, before they are thrown away */
-    LATE_CHANGES_MIN = 64,
+    ROOM_MIN = 64,
     PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
 };
 
@@ -39,6 +39,18 @@ static bool watches(const struct sim_watcher *watcher, const uint8_t *word)
     return false;
 }
 
+/* Room for one more in an array. @return the array, which may have moved */
+static void *make_room(const struct sim_net *net, void *array, uint64_t *room, uint64_t count, size_t bytes)
+{
+    if (count < *room)
+        return array;
+    const uint64_t more = 2 * *room + ROOM_MIN;
+    array = base_realloc(&net->world->memory, array, *room * bytes, more * bytes);
+    base_assert(array != NULL); /* as sim_net_alloc() */
+    *room = more;
+    return array;
+}
+
 /* Forget changes that READs see by now. */
 static void forget_late(struct sim_region *region, uint64_t now_ns)
 {
@@ -54,14 +66,10 @@ static void forget_late(struct sim_region *region, uint64_t now_ns)
 static void note_late(struct sim_region *region, uint64_t word, uint64_t before)
 {
     struct sim_world *world = region->domain->device->net->world;
-    if (region->late_count == region->late_room) {
+    if (region->late_count == region->late_room)
         forget_late(region, world->now_ns);
-        const uint64_t room = 2 * region->late_count + LATE_CHANGES_MIN;
-        region->late = base_realloc(&world->memory, region->late, region->late_room * sizeof(*region->late),
-                                    room * sizeof(*region->late));
-        base_assert(region->late != NULL);
-        region->late_room = room;
-    }
+    region->late =
+        make_room(world->net, region->late, &region->late_room, region->late_count, sizeof(*region->late));
     region->late[region->late_count++] = (struct sim_late_change){
         .seen_ns = world->now_ns + world->charged_ns, .word = word, .before = before};
 }
@@ -74,14 +82,8 @@ static void note_change(struct sim_region *region, uint64_t word, uint64_t befor
     if (net->world->charged_ns > 0)
         note_late(region, word, before);
     if (!base_list_empty(&region->readers)) {
-        if (region->change_count == region->change_room) {
-            uint64_t room = 2 * region->change_room + CHANGES_KEPT;
-            region->changes =
-                base_realloc(&net->world->memory, region->changes,
-                             region->change_room * sizeof(*region->changes), room * sizeof(*region->changes));
-            base_assert(region->changes != NULL);
-            region->change_room = room;
-        }
+        region->changes = make_room(net, region->changes, &region->change_room, region->change_count,
+                                    sizeof(*region->changes));
         region->changes[region->change_count++] =
             (struct sim_change){.tick = net->tick, .word = word, .before = before};
     }
@@ -138,8 +140,8 @@ static void change_bytes(struct sim_region *region, uint64_t offset, const uint8
 static uint64_t draw_preemption(const struct sim_region *region, uint64_t bytes)
 {
     struct sim_net *net = region->domain->device->net;
-    if (net->preempted_one_in == 0 || task_sched_self() == NULL ||
-        base_random_below(&net->random, net->preempted_one_in) > 0)
+    if (net->options.preempted_one_in == 0 || task_sched_self() == NULL ||
+        base_random_below(&net->random, net->options.preempted_one_in) > 0)
         return NEVER;
     return base_align_down(base_random_below(&net->random, bytes + 1), SIM_WORD_BYTES);
 }

@@ -30,7 +30,7 @@ int sim_net_open(struct sim_world *world, uint64_t seed)
     if (net == NULL)
         return -ENOMEM;
     net->world = world;
-    net->troubles = SIM_NET_ALL_TROUBLES;
+    net->options.troubles = SIM_NET_ALL_TROUBLES;
     base_random_init(&net->random, seed ^ GENERATOR);
     base_list_init(&net->devices);
     base_list_init(&net->listeners);
@@ -53,33 +53,10 @@ void sim_net_close(struct sim_world *world)
     base_free(&world->memory, net, sizeof(*net));
 }
 
-void sim_net_set_troubles(struct sim_world *world, uint32_t troubles)
-{
-    base_assert(base_list_empty(&world->net->devices) && (troubles & ~(uint32_t)SIM_NET_ALL_TROUBLES) == 0);
-    world->net->troubles = troubles;
-}
-
-void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by)
+struct sim_net_options *sim_net_options(struct sim_world *world)
 {
     base_assert(base_list_empty(&world->net->devices));
-    world->net->served_by = served_by;
-}
-
-void sim_net_set_refuses_whole(struct sim_world *world, bool refuses)
-{
-    base_assert(base_list_empty(&world->net->devices));
-    world->net->refuses_whole = refuses;
-}
-
-void sim_net_set_preempted(struct sim_world *world, uint32_t one_in)
-{
-    base_assert(base_list_empty(&world->net->devices));
-    world->net->preempted_one_in = one_in;
-}
-
-void sim_net_set_fence_cuts(struct sim_world *world, bool cuts)
-{
-    world->net->fence_cuts = cuts;
+    return &world->net->options;
 }
 
 void *sim_net_alloc(struct sim_net *net, uint64_t bytes)
@@ -215,10 +192,10 @@ static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_inf
     *ret_info = (struct tarn_fabric_info){
         .provider = "sim",
         .whole_words = !sim_net_has(net, SIM_NET_TORN_WORD),
-        .whole_reads = !sim_net_has(net, SIM_NET_TORN_WORD) || !net->refuses_whole,
+        .whole_reads = !sim_net_has(net, SIM_NET_TORN_WORD) || !net->options.refuses_whole,
         .atomics =
             sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? TARN_FABRIC_ATOMICS_DEVICE : TARN_FABRIC_ATOMICS_MEMORY,
-        .served_by = net->served_by,
+        .served_by = net->options.served_by,
     };
     *ret_state = device;
     return 0;

@@ -35,30 +35,26 @@ enum sim_net_trouble {
 /* A dead or silent peer is noticed within three of these. */
 #define SIM_NET_HEARTBEAT_NS UINT64_C(10000000)
 
-/** Say which troubles there are, of enum sim_net_trouble. Before a fabric is opened. */
-void sim_net_set_troubles(struct sim_world *world, uint32_t troubles);
+/* What the network of a world is like. */
+struct sim_net_options {
+    uint32_t troubles; /* of enum sim_net_trouble; all at first */
+    bool
+        fence_cuts; /* tarn_fabric_fence() cuts the peer off, as the end of a queue pair does; else it waits until
+                           the peer has left or ended, as with `shm` */
+    bool
+        refuses_whole; /* cards that tear words refuse READs of a whole word: tarn_fabric_info.whole_reads is false */
 
-/**
- * Whether tarn_fabric_fence() cuts the peer off, as the end of a queue pair does; else it waits until the peer has left
- * or ended, as with `shm`. Off at first.
- */
-void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);
+    /* What tarn_fabric_info says. What nodes do depends on it, what the network does not: an operation takes as long, and
+     * is as torn. */
+    enum tarn_fabric_served_by served_by;
 
-/**
- * What tarn_fabric_info.served_by says; of a card at first. What nodes do depends on it, what the network does not: an
- * operation takes as long, and is as torn. Before a fabric is opened.
- */
-void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by);
+    /* One in this many accesses of an owner to its exported memory is preempted: its scheduler loses the processor before
+     * it, or in the middle of a copy, and others go on. 0: none. */
+    uint32_t preempted_one_in;
+};
 
-/** Whether cards that tear words refuse READs that ask for a whole word: tarn_fabric_info.whole_reads is false. They
- * carry them out at first. Before a fabric is opened. */
-void sim_net_set_refuses_whole(struct sim_world *world, bool refuses);
-
-/**
- * Have one in this many accesses of an owner to its exported memory preempted: its scheduler loses the processor before it,
- * or in the middle of a copy, and others go on. 0, at first: none. Before a fabric is opened.
- */
-void sim_net_set_preempted(struct sim_world *world, uint32_t one_in);
+/** The options of a world's network, to be changed before a fabric is opened. */
+struct sim_net_options *sim_net_options(struct sim_world *world);
 
 /** Cut one direction between two nodes: what `from` sends waits until it is healed. Outside. */
 void sim_net_cut(struct sim_node *from, struct sim_node *to);

@@ -14,22 +14,17 @@ struct sim_net {
     struct sim_world *world;
     struct base_random
         random; /* its own, so that worlds without fabrics are what they were before there was one */
-    uint32_t troubles;
-    bool fence_cuts;
-    bool refuses_whole;        /* READs of whole words, where words are torn */
-    uint32_t preempted_one_in; /* accesses of owners; 0: none */
-    enum tarn_fabric_served_by served_by;
-    uint64_t tick;                /* counts changes of exported words and beginnings of operations */
-    uint64_t names;               /* of domains and regions, given so far */
-    uint64_t operations;          /* posted so far */
-    struct base_list devices;     /* of struct sim_device */
-    struct base_list listeners;   /* of struct sim_listener */
-    struct base_list connections; /* of struct sim_connection */
-    struct base_list cuts;        /* of struct sim_cut */
-    struct base_list watchers;    /* of struct sim_watcher */
-    struct base_list regions;     /* of struct sim_region: all that there are */
-    uint64_t weights
-        [SIM_BLOCK_WORDS]; /* of a word in its block's sum: odd, so that no change of one word is missed */
+    struct sim_net_options options;
+    uint64_t tick;                     /* counts changes of exported words and beginnings of operations */
+    uint64_t names;                    /* of domains and regions, given so far */
+    uint64_t operations;               /* posted so far */
+    struct base_list devices;          /* of struct sim_device */
+    struct base_list listeners;        /* of struct sim_listener */
+    struct base_list connections;      /* of struct sim_connection */
+    struct base_list cuts;             /* of struct sim_cut */
+    struct base_list watchers;         /* of struct sim_watcher */
+    struct base_list regions;          /* of struct sim_region: all that there are */
+    uint64_t weights[SIM_BLOCK_WORDS]; /* of a word in its block's sum; odd */
 };
 
 /* A time that something takes, whose parts of a nanosecond are not lost. */
@@ -248,7 +243,7 @@ struct sim_watcher {
 /** Whether there is one of some troubles. */
 static inline bool sim_net_has(const struct sim_net *net, uint32_t troubles)
 {
-    return (net->troubles & troubles) != 0;
+    return (net->options.troubles & troubles) != 0;
 }
 
 /** A number below n, drawn. */

@@ -76,8 +76,8 @@ static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
     struct sim_world *world;
     struct task_testing tasks = {.arg = testing};
     assert_int_equal(sim_world_open(&world_options, &world), 0);
-    sim_net_set_troubles(world, options->troubles);
-    sim_net_set_refuses_whole(world, options->refuses_whole);
+    sim_net_options(world)->troubles = options->troubles;
+    sim_net_options(world)->refuses_whole = options->refuses_whole;
     const struct sim_node_options node_options = {
         .name = "node",
         .scheds = TASK_TESTING_SCHEDS,
