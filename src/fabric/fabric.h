@@ -169,6 +169,10 @@ struct fabric_provider {
 /** For providers: give an operation its result; an error ends the connection. Called by the connection's user. */
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result);
 
+/** For providers whose regions take time, but no thread (the simulator's): tell the caller, in its task, how many bytes
+ * of the region that it makes are done. */
+void fabric_region_progress(const struct tarn_fabric_region *region, uint64_t done_bytes);
+
 /** For providers: set the peer's name for the log, before the connection can fail. */
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name);
 

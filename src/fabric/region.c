@@ -42,6 +42,13 @@ static void tell_progress(const struct making *making, uint64_t done_bytes)
         making->progress(making->progress_arg, done_bytes, making->region->bytes);
 }
 
+void fabric_region_progress(const struct tarn_fabric_region *region, uint64_t done_bytes)
+{
+    _Atomic uint64_t *done = region->making;
+    if (done != NULL)
+        tell_progress(base_container_of(done, struct making, done_bytes), done_bytes);
+}
+
 /* Have a thread do it, and tell the progress meanwhile. @return false: no thread could be started */
 static bool make_aside(struct making *making)
 {
