@@ -185,9 +185,6 @@ static void a_large_region_holds_up_no_task(struct testing_fabric *testing)
 
 static void a_large_region_holds_up_no_task_in_tasks(void **state)
 {
-    const struct testing_subject *subject = *state;
-    if (subject->run != NULL) /* one thread, and a region takes no time */
-        skip();
     testing_run(state, a_large_region_holds_up_no_task, true);
 }
 

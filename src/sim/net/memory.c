@@ -19,7 +19,9 @@ enum {
     PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
 };
 
-#define NEVER UINT64_MAX
+#define NEVER    UINT64_MAX
+#define GIGABYTE (UINT64_C(1) << 30)
+#define LOOK_NS  (100 * BASE_NS_PER_MS) /* between two calls of the caller's progress function */
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
@@ -261,6 +263,32 @@ static uint64_t sums_bytes(const struct sim_region *region)
     return (region->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * sizeof(*region->sums);
 }
 
+/* Let the time pass that making a region takes, in which its scheduler has other tasks. One that is cancelled takes no more. */
+static void take_time(const struct tarn_fabric_region *region, uint64_t gigabyte_ns)
+{
+    const uint64_t part = gigabyte_ns == 0 ? region->bytes : LOOK_NS * GIGABYTE / gigabyte_ns + 1;
+    for (uint64_t at = 0; at < region->bytes; at += part) {
+        fabric_region_progress(region, at);
+        (void)task_sleep(base_min(part, region->bytes - at) * gigabyte_ns / GIGABYTE);
+    }
+}
+
+/* Take room for a region in its domain, then the time that making it takes. @return 0; -ENOSPC */
+static int begin_region(struct sim_domain *domain, const struct tarn_fabric_region *region,
+                        uint64_t gigabyte_ns)
+{
+    const unsigned kind = kind_of(region->handle.rights);
+    const uint64_t most = kind == 0 ? domain->options.readable_bytes : domain->options.writable_bytes;
+    const uint64_t taken = region->is_callers ? 0 : region->bytes;
+    sim_domain_reap(domain);
+    if (taken > most - domain->used_bytes[kind] || domain->regions_count == domain->options.regions_max)
+        return -ENOSPC;
+    domain->used_bytes[kind] += taken;
+    domain->regions_count++;
+    take_time(region, gigabyte_ns);
+    return 0;
+}
+
 /* Export memory. */
 static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *region)
 {
@@ -276,8 +304,6 @@ static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *
     base_list_init(&own->readers);
     base_list_push_back(&net->regions, &own->every);
     base_list_push_back(&domain->regions, &own->link);
-    domain->used_bytes[kind_of(own->rights)] += own->is_callers ? 0 : own->bytes;
-    domain->regions_count++;
     region->handle.domain = domain->name;
     region->handle.key = own->key;
     region->mem = &mem_operations;
@@ -287,13 +313,11 @@ static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *
 int sim_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
-    unsigned kind = kind_of(region->handle.rights);
-    uint64_t most = kind == 0 ? domain->options.readable_bytes : domain->options.writable_bytes;
-    sim_domain_reap(domain);
-    if (region->bytes > most - domain->used_bytes[kind] ||
-        domain->regions_count == domain->options.regions_max)
-        return -ENOSPC;
-    region->memory = base_alloc_aligned(&domain->device->net->world->memory, BASE_PAGE_BYTES, region->bytes);
+    struct sim_net *net = domain->device->net;
+    int error = begin_region(domain, region, net->options.touched_ns);
+    if (error != 0)
+        return error;
+    region->memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, region->bytes);
     base_assert(region->memory != NULL); /* as sim_net_alloc() */
     export_memory(domain, region);
     return 0;
@@ -302,9 +326,9 @@ int sim_region_alloc(void *state, struct tarn_fabric_region *region)
 int sim_region_register(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
-    sim_domain_reap(domain);
-    if (domain->regions_count == domain->options.regions_max)
-        return -ENOSPC;
+    int error = begin_region(domain, region, domain->device->net->options.registered_ns);
+    if (error != 0)
+        return error;
     export_memory(domain, region);
     struct sim_region *own = region->state;
     for (uint64_t block = 0; block * BLOCK_BYTES < own->bytes; block++)

@@ -187,12 +187,75 @@ static void a_region_is_in_memory_once(void **state)
     testing_run(state, measure_a_region, true);
 }
 
+/* ---- how long it takes -------------------------------------------------------------------------- */
+
+enum { SLOWER = 1000, SLOW_BYTES = 4 << 20 };
+
+/* What the owner of a region is told, and another task of its scheduler. */
+struct making {
+    uint64_t told_bytes;
+    unsigned told_count;
+    unsigned turns; /* of the other task */
+    bool is_over;
+};
+
+static void note_progress(void *arg, uint64_t done_bytes, uint64_t bytes)
+{
+    struct making *making = arg;
+    assert_true(done_bytes >= making->told_bytes && done_bytes <= bytes && bytes == SLOW_BYTES);
+    making->told_bytes = done_bytes;
+    making->told_count++;
+}
+
+static void take_turns(void *arg)
+{
+    struct making *making = arg;
+    for (; !making->is_over; making->turns++)
+        (void)task_sleep(1000000);
+}
+
+/* 0.43 s a gigabyte to touch and 0.1 s to register, a thousand times as slow. */
+static void make_and_register(struct testing_fabric *testing)
+{
+    const uint64_t touching_ns = UINT64_C(430) * SLOWER * SLOW_BYTES / 1024 * 1000000 / (1 << 20);
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, SLOW_BYTES);
+    struct tarn_fabric_region *region, *same;
+    struct making making = {0};
+    struct task_group group;
+    task_group_init(&group);
+    assert_int_equal(task_spawn(NULL, &group, "turns", take_turns, &making), 0);
+    const uint64_t begun_ns = task_now();
+    assert_int_equal(tarn_fabric_region_alloc_with_progress(domain, SLOW_BYTES, all_rights, note_progress,
+                                                            &making, &region),
+                     0);
+    const uint64_t made_ns = task_now();
+    assert_in_range(made_ns - begun_ns, touching_ns - touching_ns / 100, touching_ns + touching_ns / 10);
+    assert_int_equal(making.told_bytes, SLOW_BYTES);
+    assert_in_range(making.told_count, touching_ns / 200000000, touching_ns / 100000000 + 3);
+    assert_true(making.turns > 100);
+    assert_int_equal(tarn_fabric_region_register(domain, region->memory, SLOW_BYTES, all_rights, &same), 0);
+    assert_in_range(task_now() - made_ns, touching_ns / 5, touching_ns / 3);
+    making.is_over = true;
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    tarn_fabric_region_free(same);
+    tarn_fabric_region_free(region);
+    tarn_fabric_domain_close(domain);
+}
+
+static void making_takes_time_but_no_scheduler(void **state)
+{
+    const struct net_testing options = {.seed = 1, .slower = SLOWER};
+    assert_int_equal(net_testing_setup(state, &options), 0);
+    testing_run(state, make_and_register, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_of_one_domain_see_the_past_of_the_other),
         cmocka_unit_test(memory_that_was_taken_back_is_the_owners),
         cmocka_unit_test(a_region_is_in_memory_once),
+        cmocka_unit_test(making_takes_time_but_no_scheduler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

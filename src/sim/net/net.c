@@ -8,8 +8,10 @@ enum {
     WAY_NS = 500, /* the least and the most, where nothing delays */
     WAY_NS_MAX = 1500,
     DELAYED_ONE_IN = 16,
-    DELAY_NS_BITS = 20,   /* up to a millisecond */
-    DOMAINS_COMPARED = 4, /* after each round of a node, in a timed world */
+    TOUCHED_NS = 430000000,    /* a gigabyte, by one processor */
+    REGISTERED_NS = 100000000, /* of pages that are there */
+    DELAY_NS_BITS = 20,        /* up to a millisecond */
+    DOMAINS_COMPARED = 4,      /* after each round of a node, in a timed world */
 };
 
 #define GENERATOR UINT64_C(0x6661627269633a73) /* sets its numbers apart from the world's */
@@ -30,7 +32,8 @@ int sim_net_open(struct sim_world *world, uint64_t seed)
     if (net == NULL)
         return -ENOMEM;
     net->world = world;
-    net->options.troubles = SIM_NET_ALL_TROUBLES;
+    net->options = (struct sim_net_options){
+        .troubles = SIM_NET_ALL_TROUBLES, .touched_ns = TOUCHED_NS, .registered_ns = REGISTERED_NS};
     base_random_init(&net->random, seed ^ GENERATOR);
     base_list_init(&net->devices);
     base_list_init(&net->listeners);

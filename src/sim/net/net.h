@@ -51,6 +51,9 @@ struct sim_net_options {
     /* One in this many accesses of an owner to its exported memory is preempted: its scheduler loses the processor before
      * it, or in the middle of a copy, and others go on. 0: none. */
     uint32_t preempted_one_in;
+
+    /* Time that a gigabyte takes: of a region, whose pages are touched; of the caller's memory, which is registered. 0: none */
+    uint64_t touched_ns, registered_ns;
 };
 
 /** The options of a world's network, to be changed before a fabric is opened. */

@@ -78,6 +78,8 @@ static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
     assert_int_equal(sim_world_open(&world_options, &world), 0);
     sim_net_options(world)->troubles = options->troubles;
     sim_net_options(world)->refuses_whole = options->refuses_whole;
+    sim_net_options(world)->touched_ns *= base_max(options->slower, UINT64_C(1));
+    sim_net_options(world)->registered_ns *= base_max(options->slower, UINT64_C(1));
     const struct sim_node_options node_options = {
         .name = "node",
         .scheds = TASK_TESTING_SCHEDS,

@@ -13,6 +13,7 @@ struct net_testing {
     uint32_t troubles;
     const char *card;   /* of all nodes; NULL: none */
     bool refuses_whole; /* READs of whole words */
+    uint64_t slower;    /* as many times as it would, a gigabyte takes to be made or registered; 0: once */
 };
 
 /* of the test that is running */
