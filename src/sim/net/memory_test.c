@@ -89,6 +89,35 @@ static void reads_of_one_domain_see_the_past_of_the_other(void **state)
     run_seeds(write_in_one_and_read_in_the_other, SIM_NET_ALL_TROUBLES & ~(uint32_t)SIM_NET_TORN_WORD);
 }
 
+/* ---- refusals ----------------------------------------------------------------------------------- */
+
+static int expected_error; /* of a READ of a whole word */
+
+static void read_a_whole_word(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    uint64_t word = 0;
+    testing_pair_open(testing, &pair, NULL);
+    assert_int_equal(tarn_fabric_info(testing->fabric)->whole_reads, expected_error == 0);
+    assert_int_equal(tarn_fabric_read_word(pair.client, 0, &pair.all->handle, 8, TESTING_SECONDS(60), &word),
+                     expected_error);
+    testing_pair_close(&pair);
+}
+
+/* A card that tears words may refuse such READs; one that does not has no reason to. */
+static void whole_words_are_refused_by_some_cards(void **state)
+{
+    static const struct net_testing options[] = {
+        {.seed = 1, .troubles = SIM_NET_TORN_WORD, .refuses_whole = true},
+        {.seed = 1, .troubles = SIM_NET_TORN_WORD},
+        {.seed = 1, .refuses_whole = true}};
+    for (unsigned i = 0; i < base_array_count(options); i++) {
+        expected_error = i == 0 ? -EOPNOTSUPP : 0;
+        assert_int_equal(net_testing_setup(state, &options[i]), 0);
+        testing_run(state, read_a_whole_word, true);
+    }
+}
+
 /* ---- taking back -------------------------------------------------------------------------------- */
 
 static unsigned refused_count, done_count; /* operations of one kind */
@@ -253,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_of_one_domain_see_the_past_of_the_other),
+        cmocka_unit_test(whole_words_are_refused_by_some_cards),
         cmocka_unit_test(memory_that_was_taken_back_is_the_owners),
         cmocka_unit_test(a_region_is_in_memory_once),
         cmocka_unit_test(making_takes_time_but_no_scheduler),
