@@ -13,6 +13,7 @@
 /* A task that sleeps until a call has ended. */
 struct rpc_parked {
     struct base_list link; /* rpc_caller.parked */
+    bool is_pump;          /* it was woken to make the next round */
     struct task_wait wait;
 };
 
@@ -227,13 +228,15 @@ static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc
 /* Sleep until the call has ended, or until this task is to be the pump. @return 0; -ETIMEDOUT; -ECANCELED */
 static int park_task(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
 {
-    struct rpc_parked parked;
+    struct rpc_parked parked = {.is_pump = false};
     task_wait_init(&parked.wait);
     base_list_push_back(&connection->caller.parked, &parked.link);
     call->waiter = &parked;
     int error = task_wait_park(&parked.wait, until_ns);
     call->waiter = NULL;
     base_list_remove(&parked.link);
+    if (parked.is_pump)
+        connection->caller.has_pump = false;
     return error;
 }
 
@@ -292,8 +295,11 @@ static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc
         return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;
     }
     if (++caller->idle_rounds % rpc_looks_at_once(caller) == 0 ||
-        (connection->sched != NULL && task_sched_runnable(connection->sched)))
+        (connection->sched != NULL && task_sched_runnable(connection->sched))) {
+        caller->has_pump = true;
         task_yield();
+        caller->has_pump = false;
+    }
     return deadline_ns != TASK_FOREVER && task_now() >= deadline_ns ? -ETIMEDOUT : 0;
 }
 
@@ -305,7 +311,7 @@ static void wait_for(struct tarn_rpc_connection *connection, struct tarn_rpc_cal
         bool is_better = true;
         if (task_cancelled())
             error = -ECANCELED;
-        else if (caller->pumping || !rpc_round_has_work(connection))
+        else if (caller->pumping || caller->has_pump || !rpc_round_has_work(connection))
             error = wait_for_others(connection, call, deadline_of(call));
         else
             error = rpc_round_make(connection, deadline_of(call), &is_better);
@@ -319,9 +325,11 @@ static void wait_for(struct tarn_rpc_connection *connection, struct tarn_rpc_cal
 void rpc_caller_hand_on(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
-    if (caller->pumping || base_list_empty(&caller->parked) || !rpc_round_has_work(connection))
+    if (caller->pumping || caller->has_pump || base_list_empty(&caller->parked) ||
+        !rpc_round_has_work(connection))
         return;
     struct rpc_parked *next = base_container_of(base_list_first(&caller->parked), struct rpc_parked, link);
+    caller->has_pump = next->is_pump = true;
     (void)task_wait_wake(&next->wait, 0);
 }
 

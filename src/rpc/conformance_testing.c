@@ -143,6 +143,44 @@ static void tasks_share_a_connection_in_tasks(void **state)
     testing_run(state, share_each_way, true);
 }
 
+static void nap_once(void *arg)
+{
+    const struct testing_calls *calls = arg;
+    struct tarn_rpc_call call;
+    assert_int_equal(testing_plain_call(calls->connection, NAP, 0, &call), 0);
+}
+
+/* While no call is answered, each turn of the scheduler has one round for all tasks, which READs each result once. */
+static void one_task_reads_for_all(struct testing_fabric *testing)
+{
+    enum { TASKS = 8, TURNS = 6 };
+    const struct tarn_rpc_connect_options options = {.way = TARN_RPC_FETCH, .calls = TASKS};
+    struct tarn_rpc_call_stats before, after;
+    struct testing_job jobs[TASKS];
+    struct testing_calls calls;
+    testing_calls_open(testing, &calls, &options);
+    calls.counts.nap_ns = BASE_NS_PER_MS / 10;
+    calls.counts.nobody_wakes = true;
+    for (unsigned i = 0; i < TASKS; i++)
+        testing_start(testing, &jobs[i], 0, nap_once, &calls);
+    while (calls.connection->caller.next <= TASKS)
+        task_yield();
+    tarn_rpc_call_stats(calls.connection, &before);
+    for (unsigned i = 0; i < TURNS; i++)
+        task_yield();
+    tarn_rpc_call_stats(calls.connection, &after);
+    assert_true(after.reads - before.reads <= TURNS * TASKS);
+    calls.counts.nobody_wakes = false;
+    for (unsigned i = 0; i < TASKS; i++)
+        testing_join(&jobs[i]);
+    testing_calls_close(&calls);
+}
+
+static void one_task_reads_for_all_in_tasks(void **state)
+{
+    testing_run(state, one_task_reads_for_all, true);
+}
+
 /* ---- deadlines ---------------------------------------------------------------------------------- */
 
 static void let_deadlines_pass(struct testing_calls *calls)
@@ -599,7 +637,7 @@ SUITE(TESTING_BOTH)
 
 static const struct CMUnitTest rpc_conformance_tests[] = {
     SUITE(TESTING_EACH) cmocka_unit_test(tasks_share_a_connection_in_tasks),
-    TESTING_UNITS(what_is_too_late_does_not_run), TESTING_UNITS(a_stuck_worker_holds_up_nobody),
-    cmocka_unit_test(servers_call_clients_in_tasks)};
+    cmocka_unit_test(one_task_reads_for_all_in_tasks), TESTING_UNITS(what_is_too_late_does_not_run),
+    TESTING_UNITS(a_stuck_worker_holds_up_nobody), cmocka_unit_test(servers_call_clients_in_tasks)};
 
 const struct testing_suite rpc_conformance = TESTING_SUITE(rpc_conformance_tests);

@@ -85,6 +85,8 @@ struct rpc_caller {
     uint32_t pokes;        /* number of slots with must_poke */
     uint64_t check_due_ns; /* time at which their marks are READ, if no reply comes before */
     bool pumping;          /* a task makes the round below */
+    bool
+        has_pump; /* a task that is runnable makes the next round; the others that wait leave it to that task */
     struct rpc_round round;
     bool notifies; /* requests notify, because the callee does not look by itself */
     bool always_notifies;

@@ -12,25 +12,27 @@
 
 /* ---- requests ----------------------------------------------------------------------------------- */
 
-/* The microseconds until a call's deadline, rounded up; 0: it has none. */
-static uint32_t time_left(const struct tarn_rpc_call *call)
+/* The microseconds until a call's deadline, rounded up; 0: it has none. @param inout_now_ns  one time for the requests of a
+ * round; 0: the clock was not read yet */
+static uint32_t time_left(const struct tarn_rpc_call *call, uint64_t *inout_now_ns)
 {
     if (call->deadline_ns == 0 || call->deadline_ns == TASK_FOREVER)
         return 0;
-    const uint64_t now_ns = task_now();
-    const uint64_t left_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 0;
+    if (*inout_now_ns == 0)
+        *inout_now_ns = task_now();
+    const uint64_t left_ns = base_max(call->deadline_ns, *inout_now_ns) - *inout_now_ns;
     return (uint32_t)base_min(left_ns / 1000 + 1, (uint64_t)UINT32_MAX);
 }
 
 static void build_request(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
-                          struct tarn_fabric_op *ret_op)
+                          uint64_t *inout_now_ns, struct tarn_fabric_op *ret_op)
 {
     struct rpc_caller *caller = &connection->caller;
     const struct rpc_geometry theirs = rpc_geometry_of_peer(&connection->geometry);
     const struct tarn_rpc_call *call = slot->call;
     const struct rpc_header header = {.sequence = slot->sequence,
                                       .bytes = call->request_bytes,
-                                      .time = time_left(call),
+                                      .time = time_left(call, inout_now_ns),
                                       .epoch = call->epoch,
                                       .lease_ms = call->lease_ms,
                                       .word = call->method,
@@ -60,7 +62,7 @@ static struct tarn_fabric_op *next_op(struct rpc_caller *caller, const struct rp
 }
 
 /* Give the next slot to the first call that has none. @return false: there is no such call, or the slot is in use */
-static bool begin_call(struct tarn_rpc_connection *connection)
+static bool begin_call(struct tarn_rpc_connection *connection, uint64_t *inout_now_ns)
 {
     struct rpc_caller *caller = &connection->caller;
     struct tarn_rpc_call *call = caller->first;
@@ -76,7 +78,7 @@ static bool begin_call(struct tarn_rpc_connection *connection)
     slot->looks = slot->got = 0;
     slot->due_ns = 0;
     slot->call = call;
-    build_request(connection, slot, next_op(caller, slot));
+    build_request(connection, slot, inout_now_ns, next_op(caller, slot));
     return true;
 }
 
@@ -304,7 +306,8 @@ static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_roun
 
 static void gather_requests(struct tarn_rpc_connection *connection)
 {
-    while (connection->caller.round.count < connection->geometry.out && begin_call(connection))
+    uint64_t now_ns = 0;
+    while (connection->caller.round.count < connection->geometry.out && begin_call(connection, &now_ns))
         continue;
 }
 
