@@ -396,9 +396,8 @@ static int await_round(struct tarn_rpc_connection *connection, uint64_t until_ns
         current->begin_ns = 0;
         return error;
     }
-    error = tarn_fabric_wait(caller->ops, current->count, TARN_FOREVER); /* all have completed */
-    if (current->error == 0)
-        current->error = error;
+    for (uint32_t i = 0; i < current->count && current->error == 0; i++)
+        current->error = caller->ops[i].result;
     current->in_flight = false;
     return 0;
 }
