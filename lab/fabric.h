@@ -106,6 +106,9 @@ int lab_fabric_line(void *arg, struct bench_sample *sample);
 /** Two processes and a TCP socket that both look at again and again. */
 int lab_fabric_socket(void *arg, struct bench_sample *sample);
 
+/** The same with the server of echo_epoll.c, a loop around epoll_wait(). LAB_FABRIC_MESSAGE alone. */
+int lab_fabric_epoll(void *arg, struct bench_sample *sample);
+
 /** ucx_perftest. */
 int lab_fabric_ucx(void *arg, struct bench_sample *sample);
 /** fi_pingpong, of libfabric. */

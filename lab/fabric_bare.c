@@ -1,4 +1,5 @@
 /* What a fabric cannot be faster than: two threads and a cache line, two processes and a socket. */
+#include "lab/echo.h"
 #include "lab/fabric.h"
 
 #include "task/task.h"
@@ -112,9 +113,10 @@ static int listen_anywhere(uint16_t *ret_port)
 static int answer_socket(void *arg)
 {
     struct socket_server *server = arg;
-    uint16_t port = 0;
-    int on = 1, listener = listen_anywhere(&port);
-    if (lab_child_answer(&port, sizeof(port)) != 0 || listener < 0)
+    struct lab_echo_state state = {.error = 0};
+    int on = 1, listener = listen_anywhere(&state.port);
+    state.error = base_min(listener, 0);
+    if (lab_child_answer(&state, sizeof(state)) != 0 || listener < 0)
         return 0;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -175,20 +177,22 @@ static int ask_socket(const struct lab_fabric_job *job, int fd, uint8_t *chunk, 
     return 0;
 }
 
-int lab_fabric_socket(void *arg, struct bench_sample *sample)
+/* Ask a child, which tells the port that it listens on. */
+static int ask_child(const struct lab_fabric_job *job, int (*serve)(void *arg), struct bench_sample *sample)
 {
-    const struct lab_fabric_job *job = arg;
     struct lab_child child;
-    uint16_t port = 0;
+    struct lab_echo_state state = {.error = 0};
     struct socket_server *server = base_alloc(job->bench->account, sizeof(*server));
     if (server == NULL)
         return -ENOMEM;
     server->exchange = exchange_of(job);
-    int error = lab_child_start(&child, &job->bench->machine, 1, answer_socket, server);
+    int error = lab_child_start(&child, &job->bench->machine, 1, serve, server);
     if (error == 0) {
         bench_pin(&job->bench->machine, 0);
-        error = lab_child_call(&child, "", 0, &port, sizeof(port), 10 * BASE_NS_PER_SECOND);
-        int fd = error == 0 ? connect_port(port) : error;
+        error = lab_child_call(&child, "", 0, &state, sizeof(state), 10 * BASE_NS_PER_SECOND);
+        if (error == 0)
+            error = state.error;
+        int fd = error == 0 ? connect_port(state.port) : error;
         error = fd < 0 ? fd : ask_socket(job, fd, server->chunk, sample);
         if (fd >= 0)
             (void)close(fd);
@@ -198,4 +202,14 @@ int lab_fabric_socket(void *arg, struct bench_sample *sample)
     }
     base_free(job->bench->account, server, sizeof(*server));
     return error;
+}
+
+int lab_fabric_socket(void *arg, struct bench_sample *sample)
+{
+    return ask_child(arg, answer_socket, sample);
+}
+
+int lab_fabric_epoll(void *arg, struct bench_sample *sample)
+{
+    return ask_child(arg, lab_echo_epoll, sample);
 }

@@ -671,8 +671,9 @@ static void test_rpc_results(void **state)
     LAB_RUN(&run, "rpc", "--json", "--duration=1ms", "--repeats=2", "--sizes=8,4K", "--depths=1,5",
             "--no-peers", "--seed=7");
     assert_success(&run);
-    assert_int_equal(check_lines(&run, "rpc", "call"), has_two_cores() ? 4 : 0);
+    assert_int_equal(check_lines(&run, "rpc", "call"), has_two_cores() ? 8 : 0);
     assert_int_equal(count_lines(&run, "skipped"), 0);
+    assert_int_equal(count_lines(&run, "\"epoll\""), has_two_cores() ? 4 : 0);
     free_run(&run);
 }
 

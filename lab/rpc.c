@@ -14,14 +14,18 @@ struct options {
     struct bench_options common;
     struct base_setting_list sizes;
     struct base_setting_list depths;
+    struct base_setting_list providers;
     bool peers;
 };
+
+static const char *const providers[] = {"shm", "tcp", NULL};
 
 static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "sizes", sizes, "Of the request and of the result, 8 to 4K, multiples of 8.",
                  .metavar = "SIZE[,...]", .default_text = "32"),
     BENCH_OPTION(LIST, "depths", depths, "Calls in flight, 1 to 64.", .metavar = "N[,...]",
                  .default_text = "1,8,64"),
+    BENCH_OPTION(LIST, "providers", providers, "Of these alone: shm, tcp.", .metavar = "NAME[,...]"),
     BENCH_OPTION(BOOL, "peers", peers, "Measure UCX and libfabric beside it.", .default_text = "yes"),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
@@ -29,6 +33,7 @@ static const struct base_setting table[] = {
 static const struct bench_list lists[] = {
     BENCH_NUMBERS("sizes", sizes, BENCH_WORD_BYTES, BYTES_MAX, BENCH_WORD_BYTES),
     BENCH_NUMBERS("depths", depths, 1, DEPTH_MAX, 1),
+    BENCH_WORDS("providers", providers, providers),
     {.setting = NULL},
 };
 
@@ -121,11 +126,26 @@ static int connect_and_call(void *arg, struct tarn_node *node, struct tarn_fabri
     return error;
 }
 
+static void run_task(void *arg)
+{
+    struct bench_world *world = arg;
+    const struct job *job = world->arg;
+    struct tarn_fabric *fabric;
+    world->error = tarn_fabric_open(world->node, job->server->url, &fabric);
+    if (world->error != 0)
+        return;
+    world->error = connect_and_call(world->arg, world->node, fabric);
+    tarn_fabric_close(fabric);
+}
+
+/* A plain thread calls over `shm`; over `tcp` a task, because a plain thread has a scheduler's thread use the socket. */
 static int measure_way(void *arg, struct bench_sample *sample)
 {
     struct job *job = arg;
+    const struct bench_world_options options = {.sched = {.spin_ns = LAB_SERVER_SPIN_NS}};
     job->sample = sample;
-    return lab_client_run(job->server, connect_and_call, job);
+    return lab_server_is_shm(job->server) ? lab_client_run(job->server, connect_and_call, job)
+                                          : bench_world_run(job->server->bench, &options, run_task, job);
 }
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
@@ -136,35 +156,37 @@ static int run_case(struct lab_server *server, uint32_t bytes, uint32_t depth, b
         [TARN_RPC_ADAPTIVE] = "tarn", [TARN_RPC_FETCH] = "fetch", [TARN_RPC_REPLY] = "reply"};
     struct job jobs[base_array_count(names)];
     struct lab_fabric_job message = {
-        .bench = server->bench, .server = server, .op = LAB_FABRIC_MESSAGE, .bytes = bytes, .depth = 1};
+        .bench = server->bench, .server = server, .op = LAB_FABRIC_MESSAGE, .bytes = bytes, .depth = depth};
+    const bool is_shm = lab_server_is_shm(server);
     struct bench_case *self;
     int error = bench_case_open(server->bench, "call", "calls/s", &self);
     if (error != 0)
         return error;
+    bench_case_text(self, "provider", is_shm ? "shm" : "tcp");
     bench_case_number(self, "bytes", bytes);
     bench_case_number(self, "depth", depth);
     for (size_t i = 0; i < base_array_count(names); i++) {
         jobs[i] = (struct job){.server = server, .way = (enum tarn_rpc_way)i, .bytes = bytes, .depth = depth};
         bench_case_subject(self, names[i], measure_way, &jobs[i]);
     }
-    if (depth == 1) {
+    if (!is_shm) {
+        bench_case_subject(self, "socket", lab_fabric_socket, &message);
+        bench_case_subject(self, "epoll", lab_fabric_epoll, &message);
+    } else if (depth == 1) {
         bench_case_subject(self, "line", lab_fabric_line, &message);
-        if (peers) {
-            bench_case_subject(self, "ucx", lab_fabric_ucx, &message);
-            bench_case_subject(self, "libfabric", lab_fabric_libfabric, &message);
-        }
+    }
+    if (depth == 1 && peers) {
+        bench_case_subject(self, "ucx", lab_fabric_ucx, &message);
+        bench_case_subject(self, "libfabric", lab_fabric_libfabric, &message);
     }
     error = bench_case_run(self);
     bench_case_close(self);
     return error;
 }
 
-static int run_rpc(struct bench *bench, const void *verb_options)
+static int run_provider(struct bench *bench, const struct options *options, const char *url)
 {
-    const struct options *options = verb_options;
-    struct lab_server server = {.bench = bench, .url = "shm:", .begin = begin_serving, .end = end_serving};
-    if (!bench_has_two_cores(&bench->machine))
-        return 0; /* spinning on one would wait for its time slice */
+    struct lab_server server = {.bench = bench, .url = url, .begin = begin_serving, .end = end_serving};
     int error = lab_server_start(&server);
     if (error != 0)
         return error;
@@ -177,6 +199,19 @@ static int run_rpc(struct bench *bench, const void *verb_options)
     return error != 0 ? error : ended;
 }
 
+static int run_rpc(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = 0;
+    if (!bench_has_two_cores(&bench->machine))
+        return 0; /* spinning on one would wait for its time slice */
+    if (bench_is_wanted(&options->providers, "shm"))
+        error = run_provider(bench, options, "shm:");
+    if (error == 0 && bench_is_wanted(&options->providers, "tcp"))
+        error = run_provider(bench, options, "tcp:");
+    return error;
+}
+
 const struct bench_verb lab_verb_rpc =
-    BENCH_VERB("rpc", "Calls over shared memory beside a cache line, UCX and libfabric.", .lists = lists,
+    BENCH_VERB("rpc", "Calls beside a cache line, sockets, an epoll loop, UCX and libfabric.", .lists = lists,
                .run = run_rpc);
