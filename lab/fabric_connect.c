@@ -26,6 +26,7 @@ struct meeting {
     uint32_t kept_count;
     struct tarn_fabric_connection *kept[IDLE];
     int error; /* of the side that accepts */
+    uint8_t room[4096];
 };
 
 /* Accept one after the other, each until its peer has gone. In a task. */
@@ -35,14 +36,14 @@ static void accept_all(void *arg)
     struct tarn_fabric_incoming *incoming;
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_message message;
-    uint8_t room[4096];
     while (meeting->error == 0 &&
            tarn_fabric_listener_wait(meeting->listener, TARN_FOREVER, &incoming) == 0) {
         meeting->error = tarn_fabric_accept(incoming, meeting->domain, NULL, &connection);
         if (meeting->error == 0 && meeting->keeps) {
             meeting->kept[meeting->kept_count++] = connection;
         } else if (meeting->error == 0) {
-            while (tarn_fabric_receive(connection, room, sizeof(room), TARN_FOREVER, &message) == 0)
+            while (tarn_fabric_receive(connection, meeting->room, sizeof(meeting->room), TARN_FOREVER,
+                                       &message) == 0)
                 continue;
             tarn_fabric_disconnect(connection);
         }
@@ -110,7 +111,7 @@ static int weigh_idle(struct meeting *meeting, const struct tarn_node *node)
     return error;
 }
 
-static int measure_meetings(struct meeting *meeting, const struct tarn_node *node, struct tarn_fabric *fabric)
+static int hold_meeting(struct meeting *meeting, const struct tarn_node *node, struct tarn_fabric *fabric)
 {
     const struct tarn_fabric_domain_options options = {.writable_bytes = BASE_PAGE_BYTES};
     struct task_group group;
@@ -141,7 +142,7 @@ static void meeting_main(void *arg)
     world->error = tarn_fabric_open(world->node, meeting->job->server->url, &fabric);
     if (world->error != 0)
         return;
-    world->error = measure_meetings(meeting, world->node, fabric);
+    world->error = hold_meeting(meeting, world->node, fabric);
     tarn_fabric_close(fabric);
 }
 

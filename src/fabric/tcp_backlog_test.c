@@ -2,7 +2,7 @@
 #include "fabric/tcp/backlog.h"
 #include "fabric/tcp_testing.h"
 
-enum { PATIENCE_NS = 1000, CLIENTS = 3 * TCP_BACKLOG_PLACES };
+enum { PATIENCE_NS = 1000, CLIENTS = TCP_STAGES * TCP_BACKLOG_PLACES };
 
 /* A backlog, and clients that come one after the other. */
 struct fixture {
@@ -223,13 +223,12 @@ static void the_silent_push_out_no_other_host(struct testing_fabric *testing)
 {
     struct crowd crowd;
     struct testing_job job;
-    struct tcp_hello welcome;
     open_crowd(&crowd, testing, PATIENT);
     int slow = tcp_testing_dial(testing->address);
     dial_many(&crowd, "127.0.0.2");
     assert_true(tcp_testing_ends(crowd.fds[0]));
     testing_start(testing, &job, 0, testing_accept, &crowd.pair);
-    assert_int_equal(tcp_testing_greet_for(slow, 0, &welcome), 0);
+    assert_int_equal(tcp_testing_greet(slow), 0);
     testing_join(&job);
     tcp_testing_leave(&crowd.pair, &slow, 1);
     close_many(&crowd);

@@ -87,7 +87,7 @@ static void who_waits_when_the_listener_closes_is_told(struct testing_fabric *te
         tcp_testing_ask(speaks, &hello);
         (void)task_sleep(patience_ns); /* for the hello to be looked at; else it is dropped as well */
         tarn_fabric_listener_close(pair.listener);
-        error = tcp_testing_hear_welcome(speaks, &answer);
+        error = tcp_testing_hear_hello(speaks, TCP_WELCOME, &answer);
         assert_true(tcp_testing_ends(speaks) && tcp_testing_ends(silent));
         assert_int_equal(close(speaks), 0);
         assert_int_equal(close(silent), 0);
@@ -115,7 +115,7 @@ static void other_versions_are_refused(struct testing_fabric *testing)
         assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &answer), -EPROTONOSUPPORT);
         int fd = tcp_testing_dial(testing->address);
         tcp_testing_say(fd, bytes, sizeof(bytes));
-        assert_int_equal(tcp_testing_hear_welcome(fd, &answer), -EPROTO);
+        assert_int_equal(tcp_testing_hear_hello(fd, TCP_WELCOME, &answer), -EPROTO);
         assert_true(tcp_testing_ends(fd));
         assert_int_equal(close(fd), 0);
     }

@@ -4,205 +4,155 @@
  */
 #include "base/random.h"
 #include "fabric/tcp/connection.h"
-#include "fabric/tcp/listener.h"
 #include "fabric/tcp_testing.h"
 
 enum { SOCKETS = 3 };
 
-/* Say hello by hand for so many sockets, and be accepted. @param job  who accepts; to be joined */
-static int begin_to_meet(struct testing_pair *pair, struct testing_job *job, void (*accept)(void *arg),
-                         struct tcp_hello *ret_welcome)
+/* Say hello by hand for so many sockets. @param ret_ticket  by which further ones join */
+static int begin_to_meet(const struct testing_pair *pair, uint32_t count, struct tcp_hello *ret_ticket)
 {
-    testing_start(pair->testing, job, 0, accept, pair);
+    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
+    hello.number = count - 1;
     int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fd, SOCKETS - 1, ret_welcome), 0);
+    tcp_testing_ask(fd, &hello);
+    assert_int_equal(tcp_testing_hear_hello(fd, TCP_TICKET, ret_ticket), 0);
     return fd;
 }
 
-/* @return what the server makes of it, as tcp_testing_say_hello() */
-static int join(const struct testing_pair *pair, const uint8_t *ticket, uint32_t number, int *ret_fd)
+static int join(const struct testing_pair *pair, const struct tcp_hello *ticket, uint32_t number)
 {
-    struct tcp_hello hello = {.kind = TCP_JOIN, .number = number}, welcome;
-    memcpy(hello.ticket, ticket, sizeof(hello.ticket));
-    *ret_fd = tcp_testing_dial(pair->testing->address);
-    return tcp_testing_say_hello(*ret_fd, &hello, &welcome);
+    struct tcp_hello hello = *ticket;
+    int fd = tcp_testing_dial(pair->testing->address);
+    hello.kind = TCP_JOIN;
+    hello.number = number;
+    tcp_testing_ask(fd, &hello);
+    return fd;
 }
 
-/* Try to join, and fail. */
-static void expect_no_place(const struct testing_pair *pair, const uint8_t *ticket, uint32_t number,
-                            int error)
+/* Hear an answer, and then the end. */
+static void expect_refusal(int fd, int error)
 {
-    int fd;
-    assert_int_equal(join(pair, ticket, number, &fd), error);
+    struct tcp_hello answer;
+    assert_int_equal(tcp_testing_hear_hello(fd, TCP_WELCOME, &answer), error);
+    assert_true(tcp_testing_ends(fd));
     assert_int_equal(close(fd), 0);
 }
 
-/* Whoever has no ticket, or the place of somebody else, is refused, and harms nobody. */
+/* Be let in with all sockets. */
+static void meet_with(struct testing_pair *pair, int *ret_fds, uint32_t count)
+{
+    struct testing_job job;
+    struct tcp_hello ticket, welcome;
+    testing_start(pair->testing, &job, 0, testing_accept, pair);
+    ret_fds[0] = begin_to_meet(pair, count, &ticket);
+    for (uint32_t i = 1; i < count; i++)
+        ret_fds[i] = join(pair, &ticket, i);
+    assert_int_equal(tcp_testing_hear_hello(ret_fds[0], TCP_WELCOME, &welcome), 0);
+    testing_join(&job);
+}
+
+/* A socket without a ticket, or for the place of another, is refused, and harms nobody. */
 static void only_its_own_join(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     struct testing_job job;
-    struct tcp_hello welcome;
-    uint8_t guess[TCP_TICKET_BYTES];
+    struct tcp_hello ticket, guess, welcome;
     int fds[SOCKETS];
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
-    fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-    memcpy(guess, welcome.ticket, sizeof(guess));
-    guess[TCP_TICKET_BYTES - 1] ^= 1;
-    expect_no_place(&pair, guess, 1, -ECONNREFUSED);                /* no ticket */
-    expect_no_place(&pair, welcome.ticket, SOCKETS, -ECONNREFUSED); /* there is no such place */
-    expect_no_place(&pair, welcome.ticket, 0, -EPROTO);
-    expect_no_place(&pair, welcome.ticket, TCP_SOCKETS_MAX, -EPROTO);
-    assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
-    expect_no_place(&pair, welcome.ticket, 1, -ECONNREFUSED); /* taken */
-    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
+    testing_start(testing, &job, 0, testing_accept, &pair);
+    fds[0] = begin_to_meet(&pair, SOCKETS, &ticket);
+    guess = ticket;
+    guess.ticket[TCP_TICKET_BYTES - 1] ^= 1;
+    expect_refusal(join(&pair, &guess, 1), -ECONNREFUSED);        /* no ticket */
+    expect_refusal(join(&pair, &ticket, SOCKETS), -ECONNREFUSED); /* there is no such place */
+    expect_refusal(join(&pair, &ticket, 0), -EPROTO);
+    expect_refusal(join(&pair, &ticket, TCP_SOCKETS_MAX), -EPROTO);
+    fds[1] = join(&pair, &ticket, 1);
+    expect_refusal(join(&pair, &ticket, 1), -ECONNREFUSED); /* taken */
+    fds[2] = join(&pair, &ticket, 2);
+    assert_int_equal(tcp_testing_hear_hello(fds[0], TCP_WELCOME, &welcome), 0);
     testing_join(&job);
-    expect_no_place(&pair, welcome.ticket, 2, -ECONNREFUSED); /* nobody waits any more */
+    expect_refusal(join(&pair, &ticket, 2), -ECONNREFUSED); /* nobody waits any more */
     assert_int_equal(tarn_fabric_error(pair.server), 0);
     tcp_testing_end(&pair, fds, SOCKETS);
 }
 
-static void expect_no_connection(void *arg)
-{
-    struct testing_pair *pair = arg;
-    struct tarn_fabric_incoming *incoming;
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
-    assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &pair->options, &pair->server),
-                     -ECONNRESET);
-}
-
-/* Who promises sockets and does not bring them has no connection after a heartbeat; those he brought are closed. */
+/* A client that promises sockets and does not bring them has no connection after a while; those that it brought are
+ * refused. */
 static void who_does_not_bring_them_all_is_given_up(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct testing_job job;
-    struct tcp_hello welcome;
+    struct tarn_fabric_incoming *incoming;
+    struct tcp_hello ticket;
     struct tarn_fabric *usual = testing->fabric;
-    int fds[2];
     assert_int_equal(tarn_fabric_open(testing->node, "tcp:heartbeat=100ms", &testing->fabric), 0);
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     unsigned descriptors = testing_descriptors();
-    fds[0] = begin_to_meet(&pair, &job, expect_no_connection, &welcome);
-    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[1]), 0);
-    testing_join(&job);
-    for (unsigned i = 0; i < base_array_count(fds); i++) {
-        assert_true(tcp_testing_ends(fds[i]));
-        assert_int_equal(close(fds[i]), 0);
-    }
+    int first = begin_to_meet(&pair, SOCKETS, &ticket), joined = join(&pair, &ticket, 2);
+    expect_refusal(first, -ECONNREFUSED);
+    expect_refusal(joined, -ECONNREFUSED);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, task_now(), &incoming), -ETIMEDOUT);
     assert_int_equal(testing_descriptors(), descriptors);
-    pair.server = NULL;
     testing_pair_close(&pair);
     tarn_fabric_close(testing->fabric);
     testing->fabric = usual;
 }
 
-/* Keeps its scheduler from running anything else. */
-struct holder {
-    _Atomic bool holds, over;
-};
-
-static void hold(void *arg)
-{
-    struct holder *holder = arg;
-    atomic_store(&holder->holds, true);
-    while (!atomic_load(&holder->over))
-        continue;
-}
-
-/* Until so many have joined whom nobody has taken. */
-static void await_joined(const struct testing_pair *pair, unsigned count)
-{
-    struct tcp *tcp = pair->testing->fabric->state;
-    unsigned joined = 0;
-    for (uint64_t until_ns = TESTING_SECONDS(20); joined < count && task_now() < until_ns; joined = 0) {
-        tcp_gate_lock(&tcp->gate);
-        const struct tcp_party *party =
-            base_container_of(base_list_first(&tcp->parties), struct tcp_party, link);
-        for (unsigned i = 0; i < TCP_SOCKETS_MAX; i++)
-            joined += party->joined[i] != NULL;
-        tcp_gate_unlock(&tcp->gate);
-        if (joined == count)
-            return;
-        task_yield();
-    }
-    fail();
-}
-
-/*
- * Who has joined, and whom nobody takes any more, because another socket of the connection has failed before: he is told
- * so, also if the listener is closed by then. While the scheduler of who accepts is held, two join; the first to be taken
- * has gone.
- */
-static void leave_one_untaken(struct testing_pair *pair, bool listener_closes)
-{
-    const struct linger at_once = {.l_onoff = 1};
-    struct testing_job job, holding;
-    struct holder holder = {0};
-    struct tcp_hello welcome, answer;
-    int fds[SOCKETS];
-    testing_start(pair->testing, &job, 1, expect_no_connection, pair);
-    fds[0] = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fds[0], SOCKETS - 1, &welcome), 0);
-    testing_start(pair->testing, &holding, 1, hold, &holder);
-    while (!atomic_load(&holder.holds))
-        task_yield();
-    for (uint32_t i = 1; i < SOCKETS; i++) {
-        struct tcp_hello hello = {.kind = TCP_JOIN, .number = i};
-        memcpy(hello.ticket, welcome.ticket, sizeof(hello.ticket));
-        fds[i] = tcp_testing_dial(pair->testing->address);
-        tcp_testing_ask(fds[i], &hello);
-    }
-    await_joined(pair, SOCKETS - 1);
-    if (listener_closes)
-        tarn_fabric_listener_close(pair->listener);
-    assert_int_equal(setsockopt(fds[SOCKETS - 1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
-    assert_int_equal(close(fds[SOCKETS - 1]), 0);
-    atomic_store(&holder.over, true);
-    testing_join(&holding);
-    testing_join(&job);
-    assert_int_equal(tcp_testing_hear_welcome(fds[1], &answer), -ECONNREFUSED);
-    for (unsigned i = 0; i < SOCKETS - 1; i++) {
-        assert_true(tcp_testing_ends(fds[i]));
-        assert_int_equal(close(fds[i]), 0);
-    }
-    if (listener_closes)
-        assert_int_equal(tarn_fabric_listen(pair->testing->fabric, pair->testing->address, &pair->listener),
-                         0);
-}
-
-static void refuse_the_untaken(struct testing_fabric *testing)
+/* A client that does not bring its sockets holds up no other: accepting does not wait for it. */
+static void accepting_goes_on_meanwhile(struct testing_fabric *testing)
 {
     struct testing_pair pair;
+    struct tcp_hello ticket;
+    struct tarn_fabric *usual = testing->fabric;
+    assert_int_equal(tarn_fabric_open(testing->node, "tcp:heartbeat=1m", &testing->fabric), 0);
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
-    leave_one_untaken(&pair, false);
-    leave_one_untaken(&pair, true);
-    testing_connect(&pair);
+    int first = begin_to_meet(&pair, SOCKETS, &ticket), joined = join(&pair, &ticket, 2);
+    for (unsigned i = 0; i < 3; i++) {
+        testing_connect(&pair);
+        testing_disconnect(&pair);
+    }
+    tarn_fabric_listener_close(pair.listener); /* now there is nothing that it could wait for */
+    expect_refusal(first, -ECONNREFUSED);
+    expect_refusal(joined, -ECONNREFUSED);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
     testing_pair_close(&pair);
+    tarn_fabric_close(testing->fabric);
+    testing->fabric = usual;
 }
 
-static void who_has_joined_and_is_not_taken_is_refused(void **state)
+/* A client with all its sockets that is rejected learns it; its other sockets do, too. */
+static void all_are_refused_when_one_is(struct testing_fabric *testing)
 {
-    testing_run(state, refuse_the_untaken, true);
+    struct testing_pair pair;
+    struct tarn_fabric_incoming *incoming;
+    struct tcp_hello ticket;
+    int fds[SOCKETS];
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    fds[0] = begin_to_meet(&pair, SOCKETS, &ticket);
+    for (uint32_t i = 1; i < SOCKETS; i++)
+        fds[i] = join(&pair, &ticket, i);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(20), &incoming), 0);
+    tarn_fabric_reject(incoming, -ENOMEM);
+    for (uint32_t i = 0; i < SOCKETS; i++)
+        expect_refusal(fds[i], -ENOBUFS);
+    testing_pair_close(&pair);
 }
 
 /* A frame goes by the socket whose turn it is; by another it waits, and nothing of it is done before. */
 static void what_comes_before_its_turn_waits(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct testing_job job;
-    struct tcp_hello welcome;
     static uint8_t data[TCP_PAYLOAD_BYTES];
     const uint64_t one = 1, two = 2;
     int fds[SOCKETS];
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
-    fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-    assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
-    assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
-    testing_join(&job);
+    meet_with(&pair, fds, SOCKETS);
     struct tcp_frame frame = {.kind = TCP_WRITE,
                               .last = true,
                               .bytes = 8,
@@ -243,7 +193,7 @@ static void keep_buffers(struct testing_fabric *testing)
     enum { MOST = 1 << 20 };
     struct testing_pair pair;
     struct testing_job job;
-    struct tcp_hello welcome;
+    struct tcp_hello ticket, welcome;
     static uint8_t rubbish[1 << 16];
     const uint64_t one = 1;
     int fds[TCP_SOCKETS_MAX];
@@ -251,10 +201,10 @@ static void keep_buffers(struct testing_fabric *testing)
     testing_disconnect(&pair);
     testing_start(testing, &job, 1, accept_and_wait,
                   &pair); /* this scheduler is blocked by what is said by hand */
-    fds[0] = tcp_testing_dial(testing->address);
-    assert_int_equal(tcp_testing_greet_for(fds[0], TCP_SOCKETS_MAX - 1, &welcome), 0);
+    fds[0] = begin_to_meet(&pair, TCP_SOCKETS_MAX, &ticket);
     for (uint32_t i = 1; i < TCP_SOCKETS_MAX; i++)
-        assert_int_equal(join(&pair, welcome.ticket, i, &fds[i]), 0);
+        fds[i] = join(&pair, &ticket, i);
+    assert_int_equal(tcp_testing_hear_hello(fds[0], TCP_WELCOME, &welcome), 0);
     for (uint32_t i = 1; i < TCP_SOCKETS_MAX; i++) {
         ssize_t sent = 1;
         for (size_t all = 0; all < MOST && sent > 0; all += (size_t)sent)
@@ -289,13 +239,8 @@ static void all_end_when_one_does(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     for (unsigned which = 0; which < SOCKETS; which++) {
-        struct testing_job job;
-        struct tcp_hello welcome;
         int fds[SOCKETS];
-        fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
-        assert_int_equal(join(&pair, welcome.ticket, 1, &fds[1]), 0);
-        assert_int_equal(join(&pair, welcome.ticket, 2, &fds[2]), 0);
-        testing_join(&job);
+        meet_with(&pair, fds, SOCKETS);
         assert_int_equal(close(fds[which]), 0);
         assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_SECONDS(20), &message),
                          -ECONNRESET);
@@ -366,6 +311,8 @@ static void much_goes_both_ways(struct testing_fabric *testing)
 
 IN_THREADS(only_its_own_join)
 IN_THREADS(who_does_not_bring_them_all_is_given_up)
+IN_THREADS(accepting_goes_on_meanwhile)
+IN_THREADS(all_are_refused_when_one_is)
 IN_THREADS(what_comes_before_its_turn_waits)
 IN_THREADS(all_end_when_one_does)
 TESTING_BOTH(much_goes_both_ways)
@@ -375,7 +322,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_its_own_join_in_threads),
         cmocka_unit_test(who_does_not_bring_them_all_is_given_up_in_threads),
-        cmocka_unit_test(who_has_joined_and_is_not_taken_is_refused),
+        cmocka_unit_test(accepting_goes_on_meanwhile_in_threads),
+        cmocka_unit_test(all_are_refused_when_one_is_in_threads),
         cmocka_unit_test(what_comes_before_its_turn_waits_in_threads),
         cmocka_unit_test(who_waits_for_his_turn_keeps_no_buffers),
         cmocka_unit_test(all_end_when_one_does_in_threads),

@@ -88,34 +88,27 @@ void tcp_testing_ask(int fd, const struct tcp_hello *hello)
     tcp_testing_say(fd, bytes, sizeof(bytes));
 }
 
-int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)
+int tcp_testing_hear_hello(int fd, enum tcp_hello_kind kind, struct tcp_hello *ret_hello)
 {
     uint8_t bytes[TCP_HELLO_BYTES];
-    return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, TCP_WELCOME, ret_welcome)
-                                                      : -ECONNRESET;
+    return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, kind, ret_hello) : -ECONNRESET;
 }
 
-int tcp_testing_say_hello(int fd, const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
-{
-    tcp_testing_ask(fd, hello);
-    return tcp_testing_hear_welcome(fd, ret_welcome);
-}
-
-int tcp_testing_greet_for(int fd, uint32_t more, struct tcp_hello *ret_welcome)
+int tcp_testing_greet(int fd)
 {
     const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
-    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
-    hello.number = more;
-    return tcp_testing_say_hello(fd, &hello, ret_welcome);
+    const struct tcp_hello hello = tcp_hello_make(TCP_HELLO, &options);
+    struct tcp_hello welcome;
+    tcp_testing_ask(fd, &hello);
+    return tcp_testing_hear_hello(fd, TCP_WELCOME, &welcome);
 }
 
 int tcp_testing_meet(struct testing_pair *pair)
 {
     struct testing_job job;
-    struct tcp_hello welcome;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
     int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fd, 0, &welcome), 0);
+    assert_int_equal(tcp_testing_greet(fd), 0);
     testing_join(&job);
     return fd;
 }

@@ -36,14 +36,11 @@ bool tcp_testing_ends(int fd);
 /** Say a hello. */
 void tcp_testing_ask(int fd, const struct tcp_hello *hello);
 
-/** Hear what the server makes of it. @return 0 and its welcome; or as tcp_hello_load() */
-int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome);
+/** Hear what the server makes of it. @return 0 and a hello of that kind; or as tcp_hello_load() */
+int tcp_testing_hear_hello(int fd, enum tcp_hello_kind kind, struct tcp_hello *ret_hello);
 
-/** Both. */
-int tcp_testing_say_hello(int fd, const struct tcp_hello *hello, struct tcp_hello *ret_welcome);
-
-/** The same with a usual hello. @param more  sockets that will join */
-int tcp_testing_greet_for(int fd, uint32_t more, struct tcp_hello *ret_welcome);
+/** Say a usual hello, and hear the welcome. @return as above */
+int tcp_testing_greet(int fd);
 
 /** Be the client of a pair whose own is not connected. @return the socket */
 int tcp_testing_meet(struct testing_pair *pair);

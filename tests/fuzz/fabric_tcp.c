@@ -139,7 +139,7 @@ static void check_hello(const uint8_t *data, size_t size)
     uint8_t bytes[TCP_HELLO_BYTES] = {0}, again[TCP_HELLO_BYTES];
     memcpy(bytes, data, base_min(size, sizeof(bytes)));
     base_store_le32(bytes + TCP_HELLO_BYTES - 4, base_crc32c(0, bytes, TCP_HELLO_BYTES - 4));
-    for (int kind = TCP_HELLO; kind <= TCP_JOIN; kind++) {
+    for (int kind = TCP_HELLO; kind <= TCP_WELCOME; kind++) {
         if (tcp_hello_load(bytes, (enum tcp_hello_kind)kind, &hello) != 0)
             continue;
         base_assert(hello.data_bytes <= TARN_FABRIC_PRIVATE_BYTES_MAX);

@@ -11,6 +11,7 @@ enum tcp_stage {
     TCP_SILENT,   /* it has sent nothing; in the clear: no whole hello */
     TCP_SPEAKING, /* its TLS handshake has begun; in the clear: it is challenged */
     TCP_PROVED,   /* the handshake has verified its certificate or its secret */
+    TCP_GATHERS,  /* its hello has come, and further sockets are to join */
     TCP_STAGES
 };
 

@@ -22,11 +22,10 @@ struct attempt {
     struct tarn_fabric_connection *owner;
     const struct tarn_fabric_connect_options *options;
     uint64_t deadline_ns;
-    const char *address; /* the listener's address; NULL: this side accepts */
+    const char *address; /* connecting: the listener's address */
     uint32_t sockets;
-    int fd; /* accepting: the client's socket, with its TLS and its hello below */
-    struct tcp_tls *tls;
-    struct tcp_hello hello; /* the other side's hello */
+    struct tcp_incoming *incoming; /* accepting: the client; NULL: it was taken, or refused */
+    struct tcp_hello hello;        /* the other side's hello or welcome */
     int error;
     struct tcp_connection *connection;
 };
@@ -142,74 +141,38 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
 
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
-/* Send a welcome by a socket. @param ticket  TCP_TICKET_BYTES */
-static int send_welcome(const struct attempt *attempt, const struct tcp_socket *socket, const uint8_t *ticket)
+/* Take a client's sockets, and welcome it by the first, which is taken last: by that it learns what else goes wrong. All
+ * of it is done without waiting for the client. */
+static int admit_client(struct attempt *attempt, struct tcp_connection *connection)
 {
-    struct tcp_hello hello = tcp_hello_make(TCP_WELCOME, attempt->options);
+    const struct tcp_hello welcome = tcp_hello_make(TCP_WELCOME, attempt->options);
     uint8_t bytes[TCP_HELLO_BYTES];
-    memcpy(hello.ticket, ticket, sizeof(hello.ticket));
-    tcp_hello_save(&hello, bytes);
-    int error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
-    return error == 0 ? 0 : -ECONNRESET;
-}
-
-/* Take one more socket into the connection. */
-static int admit_next(struct attempt *attempt, struct tcp_connection *connection, struct tcp_party *party)
-{
-    struct tcp_incoming *incoming;
-    struct tcp_hello join;
-    struct net_connection *net;
-    struct tcp_tls *tls;
-    uint32_t number;
-    int error = tcp_party_take(connection->tcp, party, attempt->deadline_ns, &number, &incoming);
-    if (error != 0)
-        return error == -ETIMEDOUT ? -ECONNRESET : error;
-    attempt->deadline_ns =
-        task_now() + connection->tcp->options.heartbeat_ns; /* the next socket has a heartbeat's time */
-    int fd = tcp_incoming_take(incoming, &join, &tls);
-    error = net_adopt(fd, handler_of(attempt), &net);
-    if (error != 0) {
-        tcp_hello_refuse(fd, tls, tcp_refusal_of(error));
-        return error;
+    int fd = -1;
+    for (uint32_t i = connection->socket_count; i-- > 0;) {
+        struct net_connection *net;
+        struct tcp_tls *tls;
+        fd = tcp_incoming_take(attempt->incoming, i, &tls);
+        int error = net_adopt(fd, handler_of(attempt), &net);
+        if (error != 0) {
+            tcp_hello_refuse(fd, tls, tcp_refusal_of(error));
+            return error;
+        }
+        attach_socket(&connection->sockets[i], net, tls);
     }
-    attach_socket(&connection->sockets[number], net, tls);
-    return send_welcome(attempt, &connection->sockets[number], party->ticket);
-}
-
-/* Send the welcome, and wait for the further sockets that the hello has promised. */
-static int admit_all(struct attempt *attempt, struct tcp_connection *connection)
-{
-    struct tcp *tcp = connection->tcp;
-    struct tcp_party party;
-    int error = tcp_party_open(tcp, &party, connection->socket_count);
-    if (error != 0)
-        return error;
-    error = send_welcome(attempt, &connection->sockets[0], party.ticket);
-    while (error == 0 && connection->open_count < connection->socket_count)
-        error = admit_next(attempt, connection, &party);
-    tcp_party_close(tcp, &party);
-    return error;
+    tcp_hello_save(&welcome, bytes);
+    return tcp_write_now(fd, connection->sockets[0].tls, bytes, sizeof(bytes)) ? 0 : -ECONNRESET;
 }
 
 static void accept_task(void *arg)
 {
     struct attempt *attempt = arg;
-    struct net_connection *net = NULL;
     struct tcp_connection *connection = make_connection(attempt);
-    attempt->error = -ENOMEM;
-    if (connection != NULL)
-        attempt->error = net_adopt(attempt->fd, handler_of(attempt), &net);
-    if (attempt->error != 0) {
-        if (connection != NULL)
-            free_parts(connection);
-        tcp_hello_refuse(attempt->fd, attempt->tls, tcp_refusal_of(attempt->error));
-        return;
-    }
-    attach_socket(&connection->sockets[0], net, attempt->tls);
-    attempt->error = admit_all(attempt, connection);
+    attempt->error = connection == NULL ? -ENOMEM : admit_client(attempt, connection);
+    tcp_incoming_free(attempt->incoming, attempt->error);
+    attempt->incoming = NULL;
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
-    else
+    else if (connection != NULL)
         abandon_connection(connection);
 }
 
@@ -220,30 +183,37 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
     struct attempt attempt = {.domain = domain,
                               .owner = owner,
                               .options = options,
-                              .deadline_ns = task_now() + domain->tcp->options.heartbeat_ns};
-    attempt.fd = tcp_incoming_take(incoming, &attempt.hello, &attempt.tls);
+                              .incoming = incoming,
+                              .hello = *tcp_incoming_hello(incoming)};
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
-    if (error != 0) {
-        tcp_hello_refuse(attempt.fd, attempt.tls, tcp_refusal_of(error));
-        return error;
-    }
-    if (attempt.error == 0)
+    if (error != 0)
+        tcp_incoming_free(attempt.incoming, error);
+    if (error == 0)
+        error = attempt.error;
+    if (error == 0)
         *ret_connection = attempt.connection;
-    return attempt.error;
+    return error;
 }
 
 /* ---- connecting --------------------------------------------------------------------------------- */
 
-/* Send this socket's hello, and read the other side's welcome. */
-static int greet_peer(const struct attempt *attempt, const struct tcp_socket *socket,
-                      const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+/* Send a hello by a socket. @return 0; -ETIMEDOUT; -ECANCELED. Another failure is left to the next read, which has its
+ * reason. */
+static int say_hello(const struct attempt *attempt, const struct tcp_socket *socket,
+                     const struct tcp_hello *hello)
 {
     uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(hello, bytes);
     int error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
-    if (error == -ETIMEDOUT || error == -ECANCELED)
-        return error; /* another failure of the write is left to the next read, which has its reason */
+    return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
+}
+
+/* Read a hello of a kind from a socket. */
+static int hear_hello(const struct attempt *attempt, const struct tcp_socket *socket,
+                      enum tcp_hello_kind kind, struct tcp_hello *ret_hello)
+{
+    uint8_t bytes[TCP_HELLO_BYTES];
     for (size_t at = 0; at < sizeof(bytes);) {
         ssize_t more =
             tcp_read(socket->net, socket->tls, bytes + at, sizeof(bytes) - at, attempt->deadline_ns);
@@ -251,13 +221,15 @@ static int greet_peer(const struct attempt *attempt, const struct tcp_socket *so
             return more == 0 ? -ECONNRESET : (int)more;
         at += (size_t)more;
     }
-    return tcp_hello_load(bytes, TCP_WELCOME, ret_welcome);
+    return tcp_hello_load(bytes, kind, ret_hello);
 }
 
-static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls, int error)
+static void log_refusal(const struct attempt *attempt, const struct tcp_connection *connection, int error)
 {
     struct tcp *tcp = attempt->domain->tcp;
-    const char *reason = tcp_tls_reason(tls);
+    const char *reason = NULL;
+    for (uint32_t i = 0; i < connection->socket_count && reason == NULL; i++)
+        reason = tcp_tls_reason(connection->sockets[i].tls);
     if (reason == NULL)
         reason = error == -EPROTONOSUPPORT ? "it speaks another version of this protocol"
                                            : "it is no fabric, or asks for tls";
@@ -265,9 +237,9 @@ static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls
                       attempt->address, reason);
 }
 
-/* Open a socket: the handshake of TLS if it is used, then the hellos. */
-static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *socket,
-                           const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+/* Open a socket, do the handshake of TLS if it is used, and send the first hello. */
+static int open_socket(const struct attempt *attempt, struct tcp_socket *socket,
+                       const struct tcp_hello *hello)
 {
     struct tcp *tcp = attempt->domain->tcp;
     struct net_connection *net;
@@ -284,25 +256,36 @@ static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *soc
     attach_socket(socket, net, tls);
     if (tls != NULL)
         error = tcp_shake(net, tls, attempt->deadline_ns);
-    if (error == 0)
-        error = greet_peer(attempt, socket, hello, ret_welcome);
-    if (error == -EACCES || error == -EPROTO || error == -EPROTONOSUPPORT)
-        log_refusal(attempt, tls, error);
-    return error == -EPROTONOSUPPORT ? -EPROTO : error;
+    return error == 0 ? say_hello(attempt, socket, hello) : error;
 }
 
-/* Open all sockets: the first makes the connection, and the others join it. */
-static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
+/* Open the sockets behind the first, which join it by its ticket. */
+static int open_others(const struct attempt *attempt, struct tcp_connection *connection)
 {
-    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, attempt->options), welcome_again;
-    hello.number = connection->socket_count - 1;
-    int error = exchange_hellos(attempt, &connection->sockets[0], &hello, &attempt->hello);
+    struct tcp_hello join = {0};
+    int error = hear_hello(attempt, &connection->sockets[0], TCP_TICKET, &join);
+    join.kind = TCP_JOIN;
     for (uint32_t i = 1; i < connection->socket_count && error == 0; i++) {
-        struct tcp_hello join = {.kind = TCP_JOIN, .number = i};
-        memcpy(join.ticket, attempt->hello.ticket, sizeof(join.ticket));
-        error = exchange_hellos(attempt, &connection->sockets[i], &join, &welcome_again);
+        join.number = i;
+        error = open_socket(attempt, &connection->sockets[i], &join);
     }
     return error;
+}
+
+/* Open all sockets, and be welcomed by the first. */
+static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
+{
+    struct tcp_hello hello = tcp_hello_make(TCP_HELLO, attempt->options);
+    struct tcp_socket *first = &connection->sockets[0];
+    hello.number = connection->socket_count - 1;
+    int error = open_socket(attempt, first, &hello);
+    if (error == 0 && hello.number > 0)
+        error = open_others(attempt, connection);
+    if (error == 0)
+        error = hear_hello(attempt, first, TCP_WELCOME, &attempt->hello);
+    if (error == -EACCES || error == -EPROTO || error == -EPROTONOSUPPORT)
+        log_refusal(attempt, connection, error);
+    return error == -EPROTONOSUPPORT ? -EPROTO : error;
 }
 
 static void connect_task(void *arg)
@@ -327,8 +310,7 @@ int tcp_connect(void *state, const char *address, const struct tarn_fabric_conne
                               .options = options,
                               .deadline_ns = deadline_ns,
                               .address = address,
-                              .sockets = domain->tcp->options.sockets,
-                              .fd = -1};
+                              .sockets = domain->tcp->options.sockets};
     int error = tcp_check_address(domain->tcp, address);
     if (error == 0)
         error = tcp_run(domain->tcp, connect_task, &attempt);

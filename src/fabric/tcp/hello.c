@@ -113,7 +113,7 @@ void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why)
     const struct tcp_hello hello = {.kind = TCP_REFUSAL, .number = why};
     uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(&hello, bytes);
-    tcp_write_last(fd, tls, bytes, sizeof(bytes));
+    (void)tcp_write_now(fd, tls, bytes, sizeof(bytes));
     tcp_tls_close(tls);
     (void)close(fd);
 }

@@ -12,7 +12,7 @@ struct tcp_tls;
 #define TCP_SECRET_BYTES_MIN 16
 #define TCP_SECRET_BYTES_MAX 4096
 
-enum tcp_hello_kind { TCP_HELLO = 1, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
+enum tcp_hello_kind { TCP_HELLO = 1, TCP_TICKET, TCP_JOIN, TCP_WELCOME, TCP_REFUSAL };
 
 enum tcp_refusal { TCP_REJECTED = 1, TCP_OUT_OF_MEMORY, TCP_NO_HELLO };
 
@@ -23,7 +23,7 @@ struct tcp_hello {
     uint32_t data_bytes;
     uint32_t
         number; /* TCP_HELLO: number of sockets that will join; TCP_JOIN: this socket's number; TCP_REFUSAL: the reason */
-    uint8_t ticket[TCP_TICKET_BYTES]; /* TCP_WELCOME, TCP_JOIN: the connection that further sockets join */
+    uint8_t ticket[TCP_TICKET_BYTES]; /* TCP_TICKET, TCP_JOIN: the connection that further sockets join */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 

@@ -10,7 +10,9 @@
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/tls.h"
 #include <errno.h>
-#include <unistd.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+#include <string.h>
 
 #define PATIENCE_BEATS  4 /* heartbeats for which a client may stay at a stage of the backlog */
 #define PATIENCE_MIN_NS BASE_NS_PER_SECOND /* at least, because a handshake is work and has a round trip */
@@ -26,6 +28,8 @@ struct tcp_listener {
     struct tcp_backlog backlog; /* of struct tcp_incoming, as the next */
     struct base_list ready;
     uint32_t ready_count;
+    struct base_list
+        gathering;    /* clients of which sockets have yet to join; only the fabric's scheduler touches it */
     uint32_t sockets; /* number of incomings with a network connection: neither ready nor freed */
     bool keeps_time;  /* its task that ends late clients runs */
     bool closing;
@@ -33,7 +37,7 @@ struct tcp_listener {
 
 /* A client that wants to connect, or a socket that wants to join. */
 struct tcp_incoming {
-    struct base_list link;      /* place in `ready` */
+    struct base_list link;      /* place in `ready` or `gathering` */
     struct tcp_waiting waiting; /* its part in the backlog, before */
     struct tcp *tcp;
     struct tcp_listener *listener; /* its listener, until it is ready */
@@ -44,6 +48,9 @@ struct tcp_incoming {
     uint32_t bytes;                /* number of bytes in `input` */
     uint8_t input[TCP_HELLO_BYTES];
     struct tcp_hello hello;
+    uint8_t ticket[TCP_TICKET_BYTES]; /* what sockets must show that want to join this one */
+    uint32_t joined_count;
+    struct tcp_incoming *joined[TCP_SOCKETS_MAX]; /* by a socket's number: it has joined, and was not taken */
 };
 
 static struct tcp_incoming *incoming_of(struct base_list *item)
@@ -62,8 +69,15 @@ static void free_incoming(struct tcp_incoming *incoming)
 /* End a client that the backlog has taken out; NULL: none. */
 static void drop_client(struct tcp_waiting *client)
 {
-    if (client != NULL)
-        net_shutdown(base_container_of(client, struct tcp_incoming, waiting)->net);
+    if (client == NULL)
+        return;
+    struct tcp_incoming *incoming = base_container_of(client, struct tcp_incoming, waiting);
+    if (incoming->net != NULL) {
+        net_shutdown(incoming->net);
+        return;
+    }
+    base_list_remove(&incoming->link); /* its sockets have not all come */
+    tcp_incoming_free(incoming, -ECONNREFUSED);
 }
 
 /* Put a client at a stage of the backlog, or on to it. */
@@ -117,6 +131,7 @@ static int begin_incoming(struct net_connection *net, void *arg)
     incoming->listener = listener;
     incoming->net = net;
     incoming->fd = -1;
+    base_list_init(&incoming->link);
     net_set_user(net, incoming);
     net_peer(net, peer, sizeof(peer));
     incoming->waiting.host = tcp_host_of(peer);
@@ -127,12 +142,34 @@ static int begin_incoming(struct net_connection *net, void *arg)
     return 0;
 }
 
-/* Take the TLS out of an incoming. */
-static struct tcp_tls *take_tls(struct tcp_incoming *incoming)
+/* Take the socket that is ready out of an incoming. @return the socket, and its TLS */
+static int take_socket(struct tcp_incoming *incoming, struct tcp_tls **ret_tls)
 {
-    struct tcp_tls *tls = incoming->tls;
+    int fd = incoming->fd;
+    *ret_tls = incoming->tls;
     incoming->tls = NULL;
-    return tls;
+    incoming->fd = -1;
+    return fd;
+}
+
+/* Refuse the socket of an incoming, unless it was taken. */
+static void refuse_socket(struct tcp_incoming *incoming, enum tcp_refusal why)
+{
+    struct tcp_tls *tls;
+    if (incoming->fd < 0)
+        return;
+    int fd = take_socket(incoming, &tls);
+    tcp_hello_refuse(fd, tls, why);
+}
+
+void tcp_incoming_free(struct tcp_incoming *incoming, int error)
+{
+    for (unsigned i = 0; i < TCP_SOCKETS_MAX; i++) {
+        if (incoming->joined[i] != NULL)
+            tcp_incoming_free(incoming->joined[i], error);
+    }
+    refuse_socket(incoming, tcp_refusal_of(error));
+    free_incoming(incoming);
 }
 
 /* Refuse an incoming. @param reason  the reason that is logged, if TLS has no other */
@@ -146,10 +183,21 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why, const
     bool mute =
         incoming->tls == NULL &&
         incoming->tcp->tls.library != NULL; /* there was no memory for its TLS: then no refusal can be sent */
-    int fd = mute ? -1 : net_duplicate(incoming->net);
-    if (fd >= 0)
-        tcp_hello_refuse(fd, take_tls(incoming), why);
+    incoming->fd = mute ? -1 : net_duplicate(incoming->net);
+    refuse_socket(incoming, why);
     net_close(incoming->net);
+}
+
+/* Send a client the ticket by which its further sockets join. @return false: there is none, or the socket does not take it */
+static bool send_ticket(struct tcp_incoming *incoming)
+{
+    struct tcp_hello hello = {.kind = TCP_TICKET};
+    uint8_t bytes[TCP_HELLO_BYTES];
+    if (RAND_bytes(incoming->ticket, sizeof(incoming->ticket)) != 1)
+        return false;
+    memcpy(hello.ticket, incoming->ticket, sizeof(hello.ticket));
+    tcp_hello_save(&hello, bytes);
+    return tcp_write_now(incoming->fd, incoming->tls, bytes, sizeof(bytes));
 }
 
 /* Look at the hello of an incoming. Its network connection is closed in any case; if the hello is good, another
@@ -164,10 +212,16 @@ static void admit_incoming(struct tcp_incoming *incoming)
         return;
     }
     incoming->fd = net_duplicate(incoming->net);
-    if (incoming->fd < 0)
+    if (incoming->fd < 0) {
         turn_away(incoming, TCP_OUT_OF_MEMORY, "there is no descriptor for it");
-    else
-        net_close(incoming->net);
+        return;
+    }
+    if (incoming->hello.kind == TCP_HELLO && incoming->hello.number > 0) {
+        base_list_push_back(&incoming->listener->gathering, &incoming->link);
+        if (!send_ticket(incoming))
+            refuse_socket(incoming, TCP_REJECTED);
+    }
+    net_close(incoming->net);
 }
 
 /* Do the handshake before the first hello. @return whether hellos may follow */
@@ -215,29 +269,76 @@ static void incoming_ready(struct net_connection *net)
     admit_incoming(incoming);
 }
 
+/* The client that has a ticket and waits for a socket of this number. @return NULL: none */
+static struct tcp_incoming *find_gathering(const struct tcp_listener *listener, const struct tcp_hello *join)
+{
+    base_list_for_each(item, &listener->gathering) {
+        struct tcp_incoming *incoming = incoming_of(item);
+        if (CRYPTO_memcmp(incoming->ticket, join->ticket, sizeof(join->ticket)) == 0)
+            return join->number <= incoming->hello.number && incoming->joined[join->number] == NULL ? incoming
+                                                                                                    : NULL;
+    }
+    return NULL;
+}
+
+/* Take a client whose socket, or one that has joined it, has come off the network's connection: it is ready when all have. */
+static void settle_client(struct tcp_incoming *incoming)
+{
+    struct tcp_listener *listener = incoming->listener;
+    if (incoming->net != NULL || incoming->fd < 0)
+        return; /* it is looked at again, and freed then */
+    if (incoming->joined_count < incoming->hello.number && !listener->closing) {
+        if (incoming->waiting.stage != TCP_GATHERS)
+            enter_stage(incoming, TCP_GATHERS);
+        return;
+    }
+    base_list_remove(&incoming->link);
+    tcp_gate_lock(&listener->gate);
+    tcp_backlog_leave(&listener->backlog, &incoming->waiting);
+    bool ready = !listener->closing && listener->ready_count < READY_MAX;
+    if (ready) {
+        base_list_push_back(&listener->ready, &incoming->link);
+        listener->ready_count++;
+        tcp_gate_wake_locked(&listener->gate);
+    }
+    tcp_gate_unlock(&listener->gate); /* one that is ready may be freed from here on */
+    if (!ready)
+        tcp_incoming_free(incoming, -ECONNREFUSED);
+}
+
+/* Add a socket to the client that it wants to join. */
+static void join_client(struct tcp_incoming *incoming)
+{
+    struct tcp_incoming *first = find_gathering(incoming->listener, &incoming->hello);
+    if (first == NULL) {
+        tcp_incoming_free(incoming, -ECONNREFUSED);
+        return;
+    }
+    first->joined[incoming->hello.number] = incoming;
+    first->joined_count++;
+    settle_client(first);
+}
+
 static void incoming_closed(struct net_connection *net)
 {
     struct tcp_incoming *incoming = net_user(net);
     struct tcp_listener *listener = incoming->listener;
+    incoming->net = NULL;
     tcp_gate_lock(&listener->gate);
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
-    incoming->net = NULL;
-    bool joins = incoming->fd >= 0 && incoming->hello.kind == TCP_JOIN;
-    bool ready = incoming->fd >= 0 && !joins && listener->ready_count < READY_MAX;
-    if (ready) {
-        base_list_push_back(&listener->ready, &incoming->link);
-        listener->ready_count++;
+    tcp_gate_unlock(&listener->gate);
+    if (incoming->fd < 0) {
+        base_list_remove(&incoming->link);
+        tcp_incoming_free(incoming, -ECONNREFUSED);
+    } else if (incoming->hello.kind == TCP_JOIN) {
+        join_client(incoming);
+    } else {
+        settle_client(incoming);
     }
+    tcp_gate_lock(&listener->gate);
     listener->sockets--;
     tcp_gate_wake_locked(&listener->gate);
     tcp_gate_unlock(&listener->gate);
-    if (ready)
-        return; /* it may be freed by now */
-    if (joins && tcp_party_give(incoming->tcp, incoming))
-        return; /* it may be freed by now */
-    if (incoming->fd >= 0)
-        tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_REJECTED);
-    free_incoming(incoming);
 }
 
 static const struct net_handler incoming_handler = {
@@ -285,6 +386,7 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
     tcp_backlog_init(&listener->backlog,
                      base_max(PATIENCE_BEATS * tcp->options.heartbeat_ns, PATIENCE_MIN_NS));
     base_list_init(&listener->ready);
+    base_list_init(&listener->gathering);
     error = fabric_run_on(tcp->sched, open_task, listener);
     if (error == 0)
         error = listener->error;
@@ -356,17 +458,10 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data)
 
 void tcp_reject(void *state, int error)
 {
-    struct tcp_incoming *incoming = state;
-    tcp_hello_refuse(incoming->fd, take_tls(incoming), tcp_refusal_of(error));
-    free_incoming(incoming);
+    tcp_incoming_free(state, error);
 }
 
-int tcp_incoming_take(void *state, struct tcp_hello *ret_hello, struct tcp_tls **ret_tls)
+int tcp_incoming_take(struct tcp_incoming *incoming, uint32_t number, struct tcp_tls **ret_tls)
 {
-    struct tcp_incoming *incoming = state;
-    *ret_tls = take_tls(incoming);
-    int fd = incoming->fd;
-    *ret_hello = incoming->hello;
-    free_incoming(incoming);
-    return fd;
+    return take_socket(number == 0 ? incoming : incoming->joined[number], ret_tls);
 }

@@ -163,7 +163,6 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     base_log_limit_init(&tcp->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
     tcp_gate_init(&tcp->gate);
     base_list_init(&tcp->connections);
-    base_list_init(&tcp->parties);
     int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
     if (error == 0 && tcp->options.secret_path[0] != '\0')
         error = tcp_secret_read(&node->log, tcp->options.secret_path, &tcp->secret);

@@ -29,7 +29,6 @@ struct tcp {
     struct base_log_limit refusals;
     struct tcp_gate gate;         /* guards the fields below */
     struct base_list connections; /* of struct tcp_connection */
-    struct base_list parties;     /* of struct tcp_party */
     bool closing;
 };
 

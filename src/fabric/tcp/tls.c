@@ -271,15 +271,16 @@ int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data,
     return error;
 }
 
-void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
+bool tcp_write_now(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
 {
-    if (tls != NULL && SSL_is_init_finished(tls->ssl))
-        (void)encrypt_bytes(tls, data, bytes);
+    if (tls != NULL && SSL_is_init_finished(tls->ssl) && encrypt_bytes(tls, data, bytes) != 0)
+        return false;
     if (tls != NULL && tls->out_bytes > 0) { /* after a failed handshake this is the alert that says why */
         data = tls->out;
         bytes = tls->out_bytes;
+        tls->out_bytes = 0;
     }
-    (void)send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
 /* ---- the handshake ------------------------------------------------------------------------------ */

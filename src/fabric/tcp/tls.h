@@ -61,9 +61,13 @@ ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, 
 base_must_check int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data, size_t bytes,
                               uint64_t deadline_ns);
 
-/** Send the last bytes of a socket, as far as it takes them at once. If TLS has failed, its alert is sent instead; if the
- * other side spoke in the clear, the bytes go in the clear. */
-void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes);
+/**
+ * Send bytes, 4 KiB at most, without waiting. If TLS has failed, its alert is sent instead; if the other side spoke in the
+ * clear, the bytes go in the clear.
+ *
+ * @return whether the socket took all of it
+ */
+bool tcp_write_now(int fd, struct tcp_tls *tls, const void *data, size_t bytes);
 
 /** Go on with the handshake. @return 0: it is done; -EAGAIN: call again when more input has come; -EACCES, -EPROTO
  * (tcp_tls_reason()); -ECONNRESET and the like; -ETIMEDOUT; -ECANCELED. Yields. */
