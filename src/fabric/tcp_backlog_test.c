@@ -265,6 +265,7 @@ IN_THREADS(nobody_waits_for_ever)
 
 int main(void)
 {
+    tcp_testing_allow_sockets();
     const struct CMUnitTest alone[] = {
         cmocka_unit_test_setup(the_oldest_of_the_most_crowded_host_gives_way, open_fixture),
         cmocka_unit_test_setup(a_host_takes_no_place_from_another, open_fixture),

@@ -1,5 +1,6 @@
 /* For the tests of `tcp`: it as a subject, with a port of this machine for each listener; and peers made by hand. */
 #include "fabric/tcp_testing.h"
+#include <sys/resource.h>
 
 struct sockaddr_in tcp_testing_read(const char *text)
 {
@@ -38,6 +39,14 @@ int tcp_testing_setup(void **state)
                                                    .fences_alone = true};
     *state = (void *)(uintptr_t)&subject;
     return 0;
+}
+
+void tcp_testing_allow_sockets(void)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 /* ---- peers made by hand: blocking sockets, for tests in plain threads --------------------------- */

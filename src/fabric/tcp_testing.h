@@ -20,6 +20,9 @@ void tcp_testing_address(char *ret_address, size_t room);
 
 int tcp_testing_setup(void **state);
 
+/** Let this process have as many sockets as it may: a crowd needs more than usual. */
+void tcp_testing_allow_sockets(void);
+
 /* ---- peers made by hand: blocking sockets, for tests in plain threads --------------------------- */
 
 /** Connect with a listener. @return the socket */

@@ -405,7 +405,7 @@ static const uint8_t beginning[] = {0x16, 3, 1, 2, 0, 1, 0}; /* of a record that
  * waited for. */
 static void a_handshake_that_stalls_holds_up_nobody(void **state)
 {
-    enum { STALLED = 70 };
+    enum { STALLED = TCP_BACKLOG_PLACES + 6 };
     struct visit visit;
     struct tarn_fabric_connection *connection;
     int fds[STALLED];
@@ -439,11 +439,10 @@ struct hand {
 static void open_hand(struct hand *hand, const struct visit *visit)
 {
     char path[96];
-    struct tcp_options options = {0};
     struct base_log *log = &visit->fixture->node->log;
     (void)snprintf(path, sizeof(path), "%s/secret", visit->fixture->files.folder);
     assert_int_equal(tcp_secret_read(log, path, &hand->secret), 0);
-    assert_int_equal(tcp_tls_context_open(log, &options, &hand->secret, &hand->context), 0);
+    assert_int_equal(tcp_tls_context_open(log, &(struct tcp_options){0}, &hand->secret, &hand->context), 0);
     hand->fd = tcp_testing_dial(visit->testing.address);
     hand->ssl = SSL_new(hand->context.library);
     assert_non_null(hand->ssl);
@@ -779,6 +778,7 @@ static void keys_change(void **state)
 
 int main(void)
 {
+    tcp_testing_allow_sockets();
     (void)signal(SIGPIPE, SIG_IGN); /* the library's own sockets write without MSG_NOSIGNAL */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_right_ones_work_together),

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-#define TCP_BACKLOG_PLACES 64 /* the most clients of a stage */
+#define TCP_BACKLOG_PLACES 1024 /* the most clients of a stage */
 
 /* How far a client has come. It only goes on to a later stage. */
 enum tcp_stage {

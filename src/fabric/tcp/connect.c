@@ -37,8 +37,10 @@ static void free_parts(struct tcp_connection *connection)
 {
     struct base_account *account = &connection->tcp->node->memory;
     const struct tcp_messages *messages = &connection->wire.messages;
-    for (uint32_t i = 0; connection->sockets != NULL && i < connection->socket_count; i++)
+    for (uint32_t i = 0; connection->sockets != NULL && i < connection->socket_count; i++) {
         tcp_tls_close(connection->sockets[i].tls);
+        tcp_buffer_put(connection->tcp, connection->sockets[i].in);
+    }
     base_unmap(account, messages->memory, messages->count * messages->slot_bytes);
     base_free(account, connection->sockets, connection->socket_count * sizeof(struct tcp_socket));
     base_free(account, connection, sizeof(*connection));

@@ -68,6 +68,7 @@ static void run_sender(void *arg)
         connection->deaf |=
             error != 0; /* the reason comes by reading: the peer's last frames may still be there */
     }
+    tcp_buffer_put(connection->tcp, socket->out);
     socket->sending = false;
     connection->senders--;
     bool shut = connection->leaving && !connection->ending && connection->senders == 0;
@@ -92,8 +93,12 @@ static void act_on_wire(struct tcp_connection *connection)
     tcp_gate_unlock(&connection->gate);
     if (shut)
         shut_all(connection);
-    if (socket == NULL || task_spawn(NULL, NULL, "fabric-send", run_sender, socket) == 0)
+    if (socket == NULL)
         return;
+    socket->out = tcp_buffer_get(connection->tcp);
+    if (socket->out != NULL && task_spawn(NULL, NULL, "fabric-send", run_sender, socket) == 0)
+        return;
+    tcp_buffer_put(connection->tcp, socket->out);
     tcp_gate_lock(&connection->gate);
     socket->sending = false;
     connection->senders--;
@@ -206,6 +211,8 @@ static void take_locked(struct tcp_connection *connection)
     do {
         turn = wire->in_turn;
         struct tcp_socket *socket = &connection->sockets[turn];
+        if (socket->in_bytes == 0)
+            return;
         size_t taken = tcp_wire_take(wire, socket->in, socket->in_bytes);
         socket->in_bytes -= (uint32_t)taken;
         memmove(socket->in, socket->in + taken, socket->in_bytes);
@@ -216,23 +223,27 @@ static void take_locked(struct tcp_connection *connection)
 static void await_room(struct tcp_socket *socket)
 {
     struct tcp_connection *connection = socket->connection;
-    if (socket->in_bytes < sizeof(socket->in))
+    if (socket->in_bytes < TCP_IN_BYTES)
         return;
     tcp_gate_lock(&connection->gate);
-    while (socket->in_bytes == sizeof(socket->in) && connection->wire.error == 0)
+    while (socket->in_bytes == TCP_IN_BYTES && connection->wire.error == 0)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     if (connection->wire.error != 0)
         socket->in_bytes = 0; /* input that arrives after an error is discarded */
     tcp_gate_unlock(&connection->gate);
 }
 
-/* Each demand fits into the socket's room: one buffer of the scheduler's, and a record of which TLS has a part already.
+/* A buffer that is empty goes back. Each demand fits into the socket's room: one buffer of the scheduler's, and a record of which TLS has a part already.
  * So a socket that waits for its turn holds no buffer that others might need. */
 void tcp_connection_demand(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; i < connection->socket_count; i++) {
         struct tcp_socket *socket = &connection->sockets[i];
-        if (socket->net != NULL && socket->in_bytes <= sizeof(socket->in) - (size_t)3 * TCP_FRAME_BYTES)
+        if (socket->in_bytes == 0) {
+            tcp_buffer_put(connection->tcp, socket->in);
+            socket->in = NULL;
+        }
+        if (socket->net != NULL && socket->in_bytes <= TCP_IN_BYTES - 3 * TCP_FRAME_BYTES)
             net_demand(socket->net);
     }
 }
@@ -263,8 +274,10 @@ static ssize_t receive_some(struct tcp_socket *socket)
     ssize_t bytes = is_payload ? receive_payload(socket) : -ENOENT;
     if (bytes != -ENOENT)
         return bytes;
+    if (socket->in == NULL && (socket->in = tcp_buffer_get(socket->connection->tcp)) == NULL)
+        return -ENOMEM;
     const bool is_header = wire->header_next && socket->in_bytes < TCP_HEADER_BYTES;
-    const size_t room = (is_header ? TCP_HEADER_BYTES : sizeof(socket->in)) - socket->in_bytes;
+    const size_t room = (is_header ? TCP_HEADER_BYTES : TCP_IN_BYTES) - socket->in_bytes;
     bytes = tcp_read_try(socket->net, socket->tls, socket->in + socket->in_bytes, room);
     socket->in_bytes += bytes > 0 ? (uint32_t)bytes : 0;
     return bytes;
@@ -282,7 +295,7 @@ static void serve_socket(struct net_connection *net)
             break;
         if (bytes <= 0) {
             /* -EACCES is the other side's complaint about this side: it has given the connection up */
-            end_socket(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
+            end_socket(socket, bytes == -EPROTO || bytes == -ENOMEM ? (int)bytes : -ECONNRESET);
             return;
         }
         tcp_gate_lock(&connection->gate);

@@ -11,7 +11,7 @@
 struct tcp;
 struct tcp_tls;
 
-#define TCP_IN_BYTES (4 * TCP_FRAME_BYTES)
+#define TCP_IN_BYTES (4 * TCP_FRAME_BYTES) /* of a buffer: the most that is received and not taken */
 
 /*
  * A connection's socket. All sockets belong to one scheduler: that of the user's tasks, or the fabric's own if the
@@ -25,8 +25,8 @@ struct tcp_socket {
     struct tcp_tls *tls;        /* its TLS; NULL: in the clear */
     bool sending;               /* a task sends by it; guarded by the connection's gate */
     uint32_t in_bytes;          /* received bytes that were not taken yet */
-    uint8_t in[TCP_IN_BYTES];
-    uint8_t out[TCP_OUT_BYTES];
+    uint8_t *in;                /* a buffer that holds them; it may be NULL where there are none */
+    uint8_t *out;               /* a buffer, while a task sends by it */
 };
 
 struct tcp_connection {
@@ -55,7 +55,7 @@ struct tcp_connection {
 /** The handlers of a connection's single socket, and of several sockets. */
 extern const struct net_handler tcp_connection_handler, tcp_sockets_handler;
 
-/** Have every socket with room receive. On the connection's scheduler. */
+/** Have every socket with room receive, and give empty buffers back. On the connection's scheduler. */
 void tcp_connection_demand(struct tcp_connection *connection);
 
 /** Prepare a connection, once, before any of the functions below. */

@@ -16,7 +16,7 @@
 
 #define PATIENCE_BEATS  4 /* heartbeats for which a client may stay at a stage of the backlog */
 #define PATIENCE_MIN_NS BASE_NS_PER_SECOND /* at least, because a handshake is work and has a round trip */
-#define READY_MAX       128                /* clients that are let in; further ones are refused */
+#define READY_MAX       1024               /* clients that are let in; further ones are refused */
 #define CONNECTIONS_MAX 65536              /* the most sockets of a listener at once */
 
 struct tcp_listener {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BUFFERS_KEPT        16 /* the most free buffers that are kept for the next */
 #define REFUSAL_LINES       8
 #define REFUSAL_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
@@ -103,6 +104,55 @@ int tcp_check_address(struct tcp *tcp, const char *address)
     return -EPERM;
 }
 
+/* ---- buffers ------------------------------------------------------------------------------------ */
+
+/* The beginning of a buffer that is free. */
+struct tcp_buffer {
+    struct tcp_buffer *next;
+};
+
+void *tcp_buffer_get(struct tcp *tcp)
+{
+    base_spin_lock(&tcp->buffers_lock);
+    struct tcp_buffer *buffer = tcp->buffers;
+    if (buffer != NULL) {
+        tcp->buffers = buffer->next;
+        tcp->buffers_count--;
+    }
+    base_spin_unlock(&tcp->buffers_lock);
+    return buffer != NULL ? buffer : base_alloc(&tcp->node->memory, TCP_BUFFER_BYTES);
+}
+
+void tcp_buffer_put(struct tcp *tcp, void *memory)
+{
+    struct tcp_buffer *buffer = memory;
+    if (buffer == NULL)
+        return;
+    base_spin_lock(&tcp->buffers_lock);
+    const bool kept = tcp->buffers_count < BUFFERS_KEPT;
+    if (kept) {
+        buffer->next = tcp->buffers;
+        tcp->buffers = buffer;
+        tcp->buffers_count++;
+    }
+    base_spin_unlock(&tcp->buffers_lock);
+    if (!kept)
+        base_free(&tcp->node->memory, buffer, TCP_BUFFER_BYTES);
+}
+
+/* Free the provider's state, of which no connection is left. */
+static void free_provider(struct tcp *tcp)
+{
+    struct tcp_buffer *buffer;
+    while ((buffer = tcp->buffers) != NULL) {
+        tcp->buffers = buffer->next;
+        base_free(&tcp->node->memory, buffer, TCP_BUFFER_BYTES);
+    }
+    tcp_tls_context_close(&tcp->tls);
+    explicit_bzero(&tcp->secret, sizeof(tcp->secret));
+    base_free(&tcp->node->memory, tcp, sizeof(*tcp));
+}
+
 /* ---- the fabric's scheduler --------------------------------------------------------------------- */
 
 int tcp_run(struct tcp *tcp, task_function *function, void *arg)
@@ -162,6 +212,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     tcp->node = node;
     base_log_limit_init(&tcp->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
     tcp_gate_init(&tcp->gate);
+    base_spin_init(&tcp->buffers_lock);
     base_list_init(&tcp->connections);
     int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
     if (error == 0 && tcp->options.secret_path[0] != '\0')
@@ -171,9 +222,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     if (error == 0)
         error = start_scheduler(tcp);
     if (error != 0) {
-        tcp_tls_context_close(&tcp->tls);
-        explicit_bzero(&tcp->secret, sizeof(tcp->secret));
-        base_free(&node->memory, tcp, sizeof(*tcp));
+        free_provider(tcp);
         return error;
     }
     *ret_info = (struct tarn_fabric_info){.provider = "tcp",
@@ -195,9 +244,7 @@ static void tcp_close(void *state)
     task_sched_stop(tcp->sched);
     task_sched_join(tcp->sched); /* blocks as long as a task takes to end */
     task_sched_close(tcp->sched);
-    tcp_tls_context_close(&tcp->tls);
-    explicit_bzero(&tcp->secret, sizeof(tcp->secret));
-    base_free(&tcp->node->memory, tcp, sizeof(*tcp));
+    free_provider(tcp);
 }
 
 const struct fabric_provider fabric_provider_tcp = {

@@ -6,8 +6,11 @@
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tls.h"
+#include "fabric/tcp/wire.h"
 
 #define TCP_PATH_BYTES 256
+
+#define TCP_BUFFER_BYTES (TCP_OUT_BYTES + 8192) /* what is sent at once, with room for what TLS adds */
 
 /* The URL's options. */
 struct tcp_options {
@@ -27,10 +30,23 @@ struct tcp {
     struct task_sched
         *sched; /* the fabric's own scheduler: for listeners, connections of plain threads, and the clock */
     struct base_log_limit refusals;
+    struct base_spin buffers_lock; /* guards the next two; no other lock is taken under it */
+    struct tcp_buffer *buffers;    /* those that are free */
+    uint32_t buffers_count;
     struct tcp_gate gate;         /* guards the fields below */
     struct base_list connections; /* of struct tcp_connection */
     bool closing;
 };
+
+/**
+ * Get a buffer of TCP_BUFFER_BYTES, for as long as bytes are on their way through it: so idle connections have none.
+ *
+ * @return NULL: no memory
+ */
+void *tcp_buffer_get(struct tcp *tcp);
+
+/** Give a buffer back; NULL is allowed. */
+void tcp_buffer_put(struct tcp *tcp, void *buffer);
 
 /** Read the URL's text behind "tcp:". @return 0; -EINVAL (logged) */
 base_must_check int tcp_options_read(struct base_log *log, const char *text, struct tcp_options *ret_options);

@@ -14,15 +14,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LIBRARY_BYTES (UINT64_C(64) << 10) /* about the memory that the library takes for a connection */
+/* About the memory that the library takes for a connection: 15 KiB, and two buffers of 17 KiB while records are read and
+ * written. */
+#define LIBRARY_BYTES (UINT64_C(32) << 10)
 #define WRITES_PER_KEY                                                                                       \
     (1 << 21) /* writes with one key, of 4 records at most: AES-GCM allows 2^24 records (RFC 8446, 5.5) */
 
 #define SPARE_BYTES                                                                                          \
-    8192 /* room in `out` besides a write: for its records' heads, and for output of other kinds */
+    (TCP_BUFFER_BYTES - TCP_OUT_BYTES) /* room besides a write: records' heads, other output */
 
 struct tcp_tls {
-    struct base_account *account;
+    struct tcp *tcp;
     SSL *ssl;
     struct net_connection *net; /* the network connection from which it reads */
     bool ended;                 /* the network connection has ended */
@@ -30,7 +32,8 @@ struct tcp_tls {
     uint32_t writes_left;       /* writes that this key is still good for */
     uint32_t out_bytes;
     char reason[160]; /* why the other side's identity was refused */
-    uint8_t out[TCP_OUT_BYTES + SPARE_BYTES];
+    bool starved;     /* there was no buffer for `out` */
+    uint8_t *out;     /* a buffer; NULL while there is no output */
 };
 
 /* ---- what the library reads and writes ---------------------------------------------------------- */
@@ -51,11 +54,22 @@ static int take_in(BIO *bio, char *bytes, int room)
     return 0;
 }
 
+static void free_output(struct tcp_tls *tls)
+{
+    tcp_buffer_put(tls->tcp, tls->out);
+    tls->out = NULL;
+    tls->out_bytes = 0;
+}
+
 static int put_out(BIO *bio, const char *bytes, int count)
 {
     struct tcp_tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if ((size_t)count > sizeof(tls->out) - tls->out_bytes) {
+    if (tls->out == NULL && (tls->out = tcp_buffer_get(tls->tcp)) == NULL) {
+        tls->starved = true;
+        return -1;
+    }
+    if ((size_t)count > TCP_BUFFER_BYTES - tls->out_bytes) {
         BIO_set_retry_write(bio);
         return -1;
     }
@@ -96,7 +110,7 @@ int tcp_tls_open(struct tcp *tcp, bool is_server, struct tcp_tls **ret_tls)
         base_account_give(account, LIBRARY_BYTES);
         return -ENOMEM;
     }
-    tls->account = account;
+    tls->tcp = tcp;
     tls->ssl = ssl;
     tls->writes_left = WRITES_PER_KEY;
     BIO_set_data(bio, tls);
@@ -114,8 +128,9 @@ void tcp_tls_close(struct tcp_tls *tls)
 {
     if (tls == NULL)
         return;
-    struct base_account *account = tls->account;
+    struct base_account *account = &tls->tcp->node->memory;
     SSL_free(tls->ssl);
+    free_output(tls);
     base_free(account, tls, sizeof(*tls));
     base_account_give(account, LIBRARY_BYTES);
 }
@@ -199,8 +214,8 @@ static ssize_t translate_outcome(struct tcp_tls *tls, int result)
         (void)snprintf(tls->reason, sizeof(tls->reason), "it asks for keys again and again and takes none");
         return -EPROTO;
     default:
-        if (tls->ended)
-            return tls->end_error;
+        if (tls->ended || tls->starved)
+            return tls->starved ? -ENOMEM : tls->end_error;
         return explain_failure(tls);
     }
 }
@@ -242,6 +257,8 @@ static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_
         tls->out_bytes -= bytes;
         memmove(tls->out, tls->out + bytes, tls->out_bytes);
     }
+    if (tls->out_bytes == 0)
+        free_output(tls);
     return error;
 }
 
@@ -275,12 +292,13 @@ bool tcp_write_now(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
 {
     if (tls != NULL && SSL_is_init_finished(tls->ssl) && encrypt_bytes(tls, data, bytes) != 0)
         return false;
-    if (tls != NULL && tls->out_bytes > 0) { /* after a failed handshake this is the alert that says why */
-        data = tls->out;
-        bytes = tls->out_bytes;
-        tls->out_bytes = 0;
-    }
-    return send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
+    const bool other =
+        tls != NULL && tls->out_bytes > 0; /* after a failed handshake it is the alert that says why */
+    const size_t count = other ? tls->out_bytes : bytes;
+    const bool sent = send(fd, other ? tls->out : data, count, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)count;
+    if (other)
+        free_output(tls);
+    return sent;
 }
 
 /* ---- the handshake ------------------------------------------------------------------------------ */

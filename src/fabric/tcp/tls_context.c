@@ -128,7 +128,7 @@ static int set_up(struct base_log *log, const struct tcp_options *options, const
         SSL_CTX_set_session_id_context(library, identity, sizeof(identity)) != 1)
         return -ENOMEM;
     (void)SSL_CTX_set_options(library, SSL_OP_NO_TICKET);
-    (void)SSL_CTX_set_mode(library, SSL_MODE_NO_AUTO_CHAIN);
+    (void)SSL_CTX_set_mode(library, SSL_MODE_NO_AUTO_CHAIN | SSL_MODE_RELEASE_BUFFERS);
     (void)SSL_CTX_set_session_cache_mode(library, SSL_SESS_CACHE_OFF);
     /* also with a secret: a server that shows a certificate instead is not verified, and so refused */
     SSL_CTX_set_verify(library, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
