@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """What do two hosts on one network do to each other over `tcp`, and what does the network do to them?
 
-    hosts.py PEER [--netem]
+    hosts.py PEER [--netem | --sockets]
 
 Hosts are network namespaces. --netem has the kernel lose, delay, reorder and double what they send, where it can.
+--sockets measures how much several sockets carry where the kernel delays and loses.
 Exit status 77: there are no namespaces to be had.
 """
 
@@ -254,6 +255,28 @@ def a_bad_network_is_only_slow(hosts):
         print(f"# {rules}", flush=True)
 
 
+def emulate(hosts, rules):
+    """Have the kernel do this to what either host sends by the cable, packet by packet."""
+    for host, device in ((hosts.left, "d0"), (hosts.right, "d1")):
+        host.ip("link", "set", "dev", device, "gso_max_segs", "1")
+        subprocess.run(host.command("tc", "qdisc", "replace", "dev", device, "root", "netem", *rules.split()), check=True)
+
+
+def sockets_carry(hosts):
+    """MB/s by 1, 2, 4 and 8 sockets, in turn, so that all see the same machine."""
+    for rules in ("delay 5ms loss 0.1%", "delay 5ms loss 1%", "delay 20ms loss 0.1%", "delay 20ms loss 1%", "delay 5ms loss 0%"):
+        emulate(hosts, rules + " limit 20000")
+        for turn in range(3):
+            for sockets in (1, 2, 4, 8):
+                hosts.urls["some"] = f"tcp:insecure,sockets={sockets},heartbeat=60s"
+                with hosts.peers("some") as (left, right):
+                    meet(left, right)
+                    for verb in ("write", "read"):
+                        took_ms, moved = left.ask(f"{verb} 4000")
+                        print(f"# {rules}: turn {turn}, {sockets} sockets, {verb} {moved / took_ms / 1000:.2f} MB/s", flush=True)
+                    part(left, right)
+
+
 def main():
     network.enter()
     tests = [hosts_work_together_whatever_a_packet_holds, they_do_so_over_ipv6, without_leave_nothing_reaches_beyond_a_host,
@@ -262,6 +285,8 @@ def main():
              a_pulled_cable_is_noticed, a_host_that_boots_anew_is_another]
     if "--netem" in sys.argv:
         tests = [a_bad_network_is_only_slow]
+    if "--sockets" in sys.argv:
+        tests = [sockets_carry]
     with tempfile.TemporaryDirectory(prefix="tarn-net-") as folder:
         hosts = Hosts(os.path.abspath(sys.argv[1]), folder)
         try:

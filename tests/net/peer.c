@@ -6,6 +6,7 @@
  *
  *     listen ADDRESS       accept MS          connect ADDRESS MS     work ROUNDS MS    flood MS     await MS
  *     fence                disconnect         store OFFSET NUMBER    load OFFSET       renew
+ *     write MS             read MS            moves 1 MiB, four times at once, for that long; NUMBER is the bytes
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <tarn/fabric.h>
 
-enum { REGION_BYTES = 1 << 20, PART_BYTES = 100000, FLOODING = 8, NS_PER_MS = 1000000 };
+enum { REGION_BYTES = 1 << 20, PART_BYTES = 100000, FLOODING = 8, MOVING = 4, NS_PER_MS = 1000000 };
 
 struct peer {
     struct tarn_fabric *fabric;
@@ -121,6 +122,28 @@ static int flood(struct peer *peer, uint64_t deadline_ns)
     return error;
 }
 
+/* WRITE or READ all of the region again and again for a while, several times at once. */
+static int move(struct peer *peer, enum tarn_fabric_op_kind kind, uint64_t until_ns, uint64_t *ret_bytes)
+{
+    static uint8_t bytes[MOVING][REGION_BYTES];
+    struct iovec vectors[MOVING];
+    struct tarn_fabric_op ops[MOVING];
+    int error = 0;
+    for (unsigned i = 0; i < MOVING; i++) {
+        vectors[i] = (struct iovec){.iov_base = bytes[i], .iov_len = REGION_BYTES};
+        ops[i] = (struct tarn_fabric_op){
+            .kind = kind, .handle = &peer->theirs, .iov = &vectors[i], .iov_count = 1};
+    }
+    tarn_fabric_post(peer->connection, ops, MOVING);
+    for (unsigned i = 0; error == 0 && tarn_now_ns() < until_ns; i = (i + 1) % MOVING) {
+        error = tarn_fabric_wait(&ops[i], 1, UINT64_MAX);
+        *ret_bytes += REGION_BYTES;
+        tarn_fabric_post(peer->connection, &ops[i], 1);
+    }
+    *ret_bytes += (uint64_t)MOVING * REGION_BYTES;
+    return error != 0 ? error : tarn_fabric_wait(ops, MOVING, UINT64_MAX);
+}
+
 static int await_end(struct peer *peer, uint64_t deadline_ns)
 {
     static uint8_t room[4096];
@@ -168,6 +191,10 @@ static int obey(struct peer *peer, const char *verb, const char *first, const ch
         return work(peer, number, in_ms(second));
     if (strcmp(verb, "flood") == 0)
         return flood(peer, in_ms(first));
+    if (strcmp(verb, "write") == 0)
+        return move(peer, TARN_FABRIC_WRITE, in_ms(first), ret_number);
+    if (strcmp(verb, "read") == 0)
+        return move(peer, TARN_FABRIC_READ, in_ms(first), ret_number);
     if (strcmp(verb, "await") == 0)
         return await_end(peer, in_ms(first));
     if (strcmp(verb, "fence") == 0)
