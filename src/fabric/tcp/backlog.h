@@ -9,7 +9,7 @@
 /* How far a client has come. It only goes on to a later stage. */
 enum tcp_stage {
     TCP_SILENT,   /* it has sent nothing; in the clear: no whole hello */
-    TCP_SPEAKING, /* its TLS handshake has begun; in the clear: it is challenged */
+    TCP_SPEAKING, /* its TLS handshake has begun */
     TCP_PROVED,   /* the handshake has verified its certificate or its secret */
     TCP_GATHERS,  /* its hello has come, and further sockets are to join */
     TCP_STAGES

@@ -9,7 +9,6 @@
 #include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 static uint64_t slot_bytes(uint32_t receive_bytes)
 {
