@@ -25,6 +25,7 @@ const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_WRITE_OVERTAKES] = {"WRITE, WRITE: the second first", LITMUS_ALWAYS},
     [LITMUS_WRITE_OVERTAKES_FENCE] = {"  with a fence", LITMUS_NEVER},
     [LITMUS_WRITE_OVERTAKES_COMPLETED] = {"  when the first has completed", LITMUS_NEVER},
+    [LITMUS_SWAP_OVERTAKES_FENCE] = {"WRITE, CAS with a fence: the second first", LITMUS_NEVER},
     [LITMUS_READ_MISSES] = {"WRITE, READ: it is not read", LITMUS_ALWAYS},
     [LITMUS_READ_MISSES_FENCE] = {"  with a fence", LITMUS_NEVER},
     [LITMUS_READ_FORESEES] = {"READ, WRITE: it is read", LITMUS_ALWAYS},
@@ -346,6 +347,18 @@ static void write_two_one_by_one(struct litmus_stage *stage)
     write_two(stage, false, true);
 }
 
+static void write_and_swap_fenced(struct litmus_stage *stage)
+{
+    for (uint64_t round = 1; goes_on(stage, round - 1); round++) {
+        prepare_write(stage, 0, LITMUS_X, 1, encode(round));
+        prepare(stage, 1, TARN_FABRIC_CAS, LITMUS_Y, 0);
+        stage->ops[1].fence = true;
+        stage->ops[1].compare = encode(round - 1);
+        stage->ops[1].operand = encode(round);
+        run(stage, 2);
+    }
+}
+
 static void look_at_two(struct litmus_stage *stage, enum litmus_sight sight)
 {
     while (!is_over(stage, LITMUS_OWNER))
@@ -365,6 +378,11 @@ static void look_at_two_fenced(struct litmus_stage *stage)
 static void look_at_two_one_by_one(struct litmus_stage *stage)
 {
     look_at_two(stage, LITMUS_WRITE_OVERTAKES_COMPLETED);
+}
+
+static void look_at_swap_fenced(struct litmus_stage *stage)
+{
+    look_at_two(stage, LITMUS_SWAP_OVERTAKES_FENCE);
 }
 
 /* Nobody else is there: what PEER reads, it has written. */
@@ -694,6 +712,7 @@ static const struct play plays[] = {
     {{look_at_two_free, write_two_freely, NULL}, ROUNDS},
     {{look_at_two_fenced, write_two_fenced, NULL}, ROUNDS},
     {{look_at_two_one_by_one, write_two_one_by_one, NULL}, ROUNDS},
+    {{look_at_swap_fenced, write_and_swap_fenced, NULL}, ROUNDS},
     {{NULL, write_and_read, NULL}, ROUNDS},
     {{NULL, read_and_write, NULL}, ROUNDS},
     {{store_upward, read_twice, NULL}, ROUNDS},
