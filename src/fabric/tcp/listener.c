@@ -1,7 +1,7 @@
 /*
- * Listeners, on the fabric's own scheduler. A client waits in the backlog until its hello has come, and further
- * sockets have joined it if it has promised any; then in a queue, as bare sockets, until a task of any scheduler accepts it. A task of the listener ends clients that
- * take too long.
+ * Listeners, on the fabric's own scheduler. A client waits in the backlog until its hello has come, and further sockets
+ * have joined it if it has promised any; then in a queue, as bare sockets, until a task of any scheduler accepts it. A
+ * task of the listener ends clients that take too long.
  */
 #include "fabric/tcp/listener.h"
 #include "fabric/tcp/backlog.h"
