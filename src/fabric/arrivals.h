@@ -4,17 +4,15 @@
 
 #include "fabric/bell.h"
 
-#define FABRIC_ARRIVALS_MAX 128 /* the most that wait; further ones are refused */
-
 struct fabric_arrivals {
     struct base_spin lock; /* guards list and count */
     struct base_list list;
-    uint32_t count;
+    uint32_t count, most;
     struct fabric_bell bell;
 };
 
-/** Begin without clients. */
-void fabric_arrivals_init(struct fabric_arrivals *arrivals);
+/** Begin without clients. @param most  the most that may wait */
+void fabric_arrivals_init(struct fabric_arrivals *arrivals, uint32_t most);
 
 /** Put a client at the end, by its link. Any thread. @return false: too many wait. Else it may be freed by now */
 base_must_check bool fabric_arrivals_push(struct fabric_arrivals *arrivals, struct base_list *client);

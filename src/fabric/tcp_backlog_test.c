@@ -15,7 +15,7 @@ static int open_fixture(void **state)
 {
     static struct fixture fixture;
     fixture = (struct fixture){.count = 0};
-    tcp_backlog_init(&fixture.backlog, PATIENCE_NS);
+    tcp_backlog_init(&fixture.backlog, PATIENCE_NS, TCP_BACKLOG_PLACES);
     *state = &fixture;
     return 0;
 }
@@ -115,6 +115,17 @@ static void time_is_over_in_order(void **state)
     assert_null(tcp_backlog_expire(backlog, 20 + PATIENCE_NS));
     assert_ptr_equal(tcp_backlog_expire(backlog, UINT64_MAX), first);
     assert_int_equal(tcp_backlog_deadline(backlog), UINT64_MAX);
+}
+
+/* A backlog has as many places as its listener gives it. */
+static void a_small_backlog_has_fewer_places(void **state)
+{
+    struct fixture *fixture = *state;
+    tcp_backlog_init(&fixture->backlog, PATIENCE_NS, 2);
+    assert_null(come(fixture, 1, TCP_SILENT));
+    assert_null(come(fixture, 1, TCP_SILENT));
+    assert_ptr_equal(come(fixture, 1, TCP_SILENT), &fixture->clients[0]);
+    assert_int_equal(fixture->backlog.stages[TCP_SILENT].count, 2);
 }
 
 static void hosts_are_told_apart(void **state)
@@ -272,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup(those_behind_push_out_none_ahead, open_fixture),
         cmocka_unit_test_setup(those_ahead_lock_out_none, open_fixture),
         cmocka_unit_test_setup(time_is_over_in_order, open_fixture),
+        cmocka_unit_test_setup(a_small_backlog_has_fewer_places, open_fixture),
         cmocka_unit_test(hosts_are_told_apart),
     };
     const struct CMUnitTest sockets[] = {

@@ -8,7 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SILENT_MAX 64 /* clients whose hello has not come; the oldest is dropped when there are more */
+#define SILENT_MAX 64  /* clients whose hello has not come; the oldest is dropped when there are more */
+#define READY_MAX  128 /* clients whose hello has come; further ones are refused */
 
 struct shm_listener {
     struct shm *shm;
@@ -148,7 +149,7 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     listener->address = where;
     listener->socket.event = listener_event;
     base_list_init(&listener->silent);
-    fabric_arrivals_init(&listener->ready);
+    fabric_arrivals_init(&listener->ready, READY_MAX);
     error = open_socket(listener);
     if (error != 0) {
         base_free(&shm->node->memory, listener, sizeof(*listener));

@@ -12,9 +12,9 @@ static struct tcp_waiting *waiting_of(struct base_list *item)
     return base_container_of(item, struct tcp_waiting, link);
 }
 
-void tcp_backlog_init(struct tcp_backlog *backlog, uint64_t patience_ns)
+void tcp_backlog_init(struct tcp_backlog *backlog, uint64_t patience_ns, uint32_t places)
 {
-    *backlog = (struct tcp_backlog){.patience_ns = patience_ns};
+    *backlog = (struct tcp_backlog){.patience_ns = patience_ns, .places = places};
     for (unsigned stage = 0; stage < TCP_STAGES; stage++)
         base_list_init(&backlog->stages[stage].clients);
 }
@@ -45,7 +45,7 @@ struct tcp_waiting *tcp_backlog_enter(struct tcp_backlog *backlog, struct tcp_wa
         }
     }
     base_list_push_back(&backlog->stages[stage].clients, &client->link);
-    if (++backlog->stages[stage].count > TCP_BACKLOG_PLACES) {
+    if (++backlog->stages[stage].count > backlog->places) {
         victim = choose_victim(backlog, stage);
         tcp_backlog_leave(backlog, victim);
     }

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-#define TCP_BACKLOG_PLACES 1024 /* the most clients of a stage */
+#define TCP_BACKLOG_PLACES 1024 /* the most clients of a stage, where there is memory for them */
 
 /* How far a client has come. It only goes on to a later stage. */
 enum tcp_stage {
@@ -30,6 +30,7 @@ struct tcp_waiting {
  */
 struct tcp_backlog {
     uint64_t patience_ns; /* how long a client may stay at a stage */
+    uint32_t places;      /* the most clients of a stage */
     struct {
         struct base_list clients; /* of struct tcp_waiting, in the order in which they came to the stage */
         uint32_t count;
@@ -37,7 +38,7 @@ struct tcp_backlog {
 };
 
 /** Begin without clients. */
-void tcp_backlog_init(struct tcp_backlog *backlog, uint64_t patience_ns);
+void tcp_backlog_init(struct tcp_backlog *backlog, uint64_t patience_ns, uint32_t places);
 
 /**
  * Put a client, with its host set, at a stage: a new one, or one that comes from an earlier stage.

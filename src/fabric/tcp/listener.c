@@ -4,6 +4,7 @@
  * task of the listener ends clients that take too long.
  */
 #include "fabric/tcp/listener.h"
+#include "fabric/arrivals.h"
 #include "fabric/tcp/backlog.h"
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
@@ -15,19 +16,20 @@
 #include <string.h>
 
 #define PATIENCE_BEATS  4 /* heartbeats for which a client may stay at a stage of the backlog */
-#define PATIENCE_MIN_NS BASE_NS_PER_SECOND /* at least, because a handshake is work and has a round trip */
-#define READY_MAX       1024               /* clients that are let in; further ones are refused */
-#define CONNECTIONS_MAX 65536              /* the most sockets of a listener at once */
+#define PATIENCE_MIN_NS BASE_NS_PER_SECOND   /* at least, because a handshake is work and has a round trip */
+#define READY_MAX       1024                 /* clients that are let in; further ones are refused */
+#define CLIENT_BYTES    (UINT64_C(40) << 10) /* about what a client takes whose handshake has begun */
+#define STAGE_PART      8     /* a full stage takes so small a part of what the node may still take */
+#define CONNECTIONS_MAX 65536 /* the most sockets of a listener at once */
 
 struct tcp_listener {
     struct tcp *tcp;
     const char *address; /* the address to listen at; only while the listener is opened */
     struct net_listener *net;
-    int error;                  /* the error of opening it */
-    struct tcp_gate gate;       /* guards the fields below */
-    struct tcp_backlog backlog; /* of struct tcp_incoming, as the next */
-    struct base_list ready;
-    uint32_t ready_count;
+    int error;                    /* the error of opening it */
+    struct fabric_arrivals ready; /* of struct tcp_incoming */
+    struct tcp_gate gate;         /* guards the fields below */
+    struct tcp_backlog backlog;   /* of struct tcp_incoming, as the next */
     struct base_list
         gathering;    /* clients of which sockets have yet to join; only the fabric's scheduler touches it */
     uint32_t sockets; /* number of incomings with a network connection: neither ready nor freed */
@@ -295,14 +297,9 @@ static void settle_client(struct tcp_incoming *incoming)
     base_list_remove(&incoming->link);
     tcp_gate_lock(&listener->gate);
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
-    bool ready = !listener->closing && listener->ready_count < READY_MAX;
-    if (ready) {
-        base_list_push_back(&listener->ready, &incoming->link);
-        listener->ready_count++;
-        tcp_gate_wake_locked(&listener->gate);
-    }
-    tcp_gate_unlock(&listener->gate); /* one that is ready may be freed from here on */
-    if (!ready)
+    const bool closing = listener->closing;
+    tcp_gate_unlock(&listener->gate);
+    if (closing || !fabric_arrivals_push(&listener->ready, &incoming->link))
         tcp_incoming_free(incoming, -ECONNREFUSED);
 }
 
@@ -383,9 +380,11 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
     listener->tcp = tcp;
     listener->address = address;
     tcp_gate_init(&listener->gate);
+    const uint64_t room = base_account_left(&tcp->node->memory) / STAGE_PART / CLIENT_BYTES;
     tcp_backlog_init(&listener->backlog,
-                     base_max(PATIENCE_BEATS * tcp->options.heartbeat_ns, PATIENCE_MIN_NS));
-    base_list_init(&listener->ready);
+                     base_max(PATIENCE_BEATS * tcp->options.heartbeat_ns, PATIENCE_MIN_NS),
+                     (uint32_t)base_min(base_max(room, UINT64_C(64)), (uint64_t)TCP_BACKLOG_PLACES));
+    fabric_arrivals_init(&listener->ready, READY_MAX);
     base_list_init(&listener->gathering);
     error = fabric_run_on(tcp->sched, open_task, listener);
     if (error == 0)
@@ -422,7 +421,7 @@ void tcp_listener_close(void *state)
     struct base_list *item;
     while (fabric_run_on(tcp->sched, close_task, listener) != 0)
         (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to post the task's end: try again */
-    while ((item = base_list_pop_front(&listener->ready)) != NULL)
+    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
         tcp_reject(incoming_of(item), -ECONNREFUSED);
     base_free(&tcp->node->memory, listener, sizeof(*listener));
 }
@@ -431,17 +430,10 @@ int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
 {
     struct tcp_listener *listener = state;
     struct base_list *item;
-    int error = 0;
-    tcp_gate_lock(&listener->gate);
-    while ((item = base_list_pop_front(&listener->ready)) == NULL && error == 0)
-        error = tcp_gate_sleep_locked(&listener->gate, deadline_ns);
-    if (item != NULL)
-        listener->ready_count--;
-    tcp_gate_unlock(&listener->gate);
-    if (item == NULL)
-        return error;
-    *ret_incoming = incoming_of(item);
-    return 0;
+    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
+    if (error == 0)
+        *ret_incoming = incoming_of(item);
+    return error;
 }
 
 const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming)

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PARTS_MAX 64 /* first parts of hellos that are kept; the oldest is dropped when there are more */
+#define READY_MAX 128 /* clients that wait; further ones are refused */
+#define PARTS_MAX 64  /* first parts of hellos that are kept; the oldest is dropped when there are more */
 
 /* The first part of a hello, which its nonce identifies. */
 struct part {
@@ -148,7 +149,7 @@ static int begin_listening(struct verbs_listener *listener, struct sockaddr_stor
     int error = rdma_bind_addr(listener->id, (struct sockaddr *)address) == 0 ? 0 : -errno;
     if (error == 0)
         error = verbs_check_device(listener->verbs, listener->id);
-    if (error == 0 && rdma_listen(listener->id, FABRIC_ARRIVALS_MAX) != 0)
+    if (error == 0 && rdma_listen(listener->id, READY_MAX) != 0)
         error = -errno;
     if (error != 0)
         (void)rdma_destroy_id(listener->id);
@@ -167,7 +168,7 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
         return -ENOMEM;
     listener->what = VERBS_LISTENER;
     listener->verbs = verbs;
-    fabric_arrivals_init(&listener->ready);
+    fabric_arrivals_init(&listener->ready, READY_MAX);
     error = begin_listening(listener, &where);
     if (error != 0) {
         base_free(&verbs->node->memory, listener, sizeof(*listener));
