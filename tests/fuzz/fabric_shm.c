@@ -166,12 +166,19 @@ static void say_notes(const struct side *side, const struct peer *peer, const ui
     }
 }
 
-/* Say that no region is mapped: this process goes on, so that nothing else ends what the side keeps for its peer. */
-static void say_dropped(const struct peer *peer, uint64_t key)
+/* Tell the side that its peer has nothing mapped any more: this process goes on, so that nothing else ends what the side
+ * keeps for a peer that has asked for a region. */
+static void leave_side(const struct peer *peer)
 {
-    const struct shm_note dropped = {.kind = SHM_DROPPED, .key = key};
-    while (!shm_note_send(peer->socket, &dropped, -1) && errno == EAGAIN)
-        (void)usleep(1000); /* until the side has read what came before */
+    struct shm_greeting greeting;
+    struct shm_ring ring = {.file = {.fd = -1}};
+    base_assert(shm_hello_receive(-1, peer->socket, &greeting) == 0);
+    base_assert(
+        shm_file_take(greeting.fds[SHM_RING], shm_ring_bytes(SLOTS, PAYLOAD_BYTES), true, &ring.file) == 0);
+    shm_ring_begin(&ring, SLOTS, PAYLOAD_BYTES);
+    shm_ring_tell(&ring, SHM_LEFT);
+    shm_file_drop(&ring.file);
+    shm_greeting_drop(-1, &greeting);
 }
 
 /* The side's own operation, on a region that the peer may tell of. */
@@ -193,12 +200,11 @@ static void converse(const struct side *side, struct peer *peer, struct tarn_fab
     struct tarn_fabric_op op;
     begin_read(connection, &handle, &op, &vector);
     say_notes(side, peer, data, size);
-    say_dropped(peer, side->all->handle.key);
-    say_dropped(peer, side->readable->handle.key);
     (void)shutdown(peer->socket, SHUT_WR);
     while (tarn_fabric_receive(connection, bytes, sizeof(bytes), TARN_FOREVER, &message) == 0)
         continue;
     (void)tarn_fabric_wait(&op, 1, TARN_FOREVER);
+    leave_side(peer);
 }
 
 /* A good peer is let in, whatever came before. @param descriptors  as many as were open before */
