@@ -147,33 +147,41 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
     return error;
 }
 
+/* Ways to post the same operations, beside each other. */
+static int run_ways(struct bench_case *self, const struct lab_fabric_job *job,
+                    const enum lab_fabric_way *ways, unsigned count)
+{
+    static const char *const names[] = {[LAB_FABRIC_WRITE_ALONE] = "write",
+                                        [LAB_FABRIC_FENCED] = "write+cas",
+                                        [LAB_FABRIC_WRITE_THEN_CAS] = "write, cas",
+                                        [LAB_FABRIC_READS_TOGETHER] = "together",
+                                        [LAB_FABRIC_READS_IN_TURN] = "in turn"};
+    struct lab_fabric_together subjects[base_array_count(names)];
+    bench_case_text(self, "provider", lab_server_is_shm(job->server) ? "shm" : "tcp");
+    for (unsigned i = 0; i < count; i++) {
+        subjects[i] = (struct lab_fabric_together){.job = job, .way = ways[i]};
+        bench_case_subject(self, names[ways[i]], lab_fabric_together, &subjects[i]);
+    }
+    return bench_case_finish(self);
+}
+
 /* What is posted together beside the same, one after the other. */
 static int run_together(struct lab_fabric_job *job)
 {
-    static const struct subject pairs[] = {{"write", lab_fabric_write_alone},
-                                           {"write+cas", lab_fabric_fenced},
-                                           {"write, cas", lab_fabric_write_then_cas}},
-                                reads[] = {{"together", lab_fabric_reads_together},
-                                           {"in turn", lab_fabric_reads_in_turn}};
-    const char *provider = lab_server_is_shm(job->server) ? "shm" : "tcp";
+    static const enum lab_fabric_way pairs[] = {LAB_FABRIC_WRITE_ALONE, LAB_FABRIC_FENCED,
+                                                LAB_FABRIC_WRITE_THEN_CAS},
+                                     reads[] = {LAB_FABRIC_READS_TOGETHER, LAB_FABRIC_READS_IN_TURN};
     struct bench_case *self;
     int error = bench_case_open(job->bench, "fenced", "times/s", &self);
-    if (error != 0)
-        return error;
-    bench_case_text(self, "provider", provider);
-    for (unsigned i = 0; i < base_array_count(pairs); i++)
-        bench_case_subject(self, pairs[i].name, pairs[i].measure, job);
-    error = bench_case_finish(self);
+    if (error == 0)
+        error = run_ways(self, job, pairs, base_array_count(pairs));
     if (error == 0)
         error = bench_case_open(job->bench, "peers", "operations/s", &self);
     if (error != 0)
         return error;
-    bench_case_text(self, "provider", provider);
     bench_case_number(self, "peers", LAB_FABRIC_PEERS);
     bench_case_number(self, "reads", LAB_FABRIC_READS);
-    for (unsigned i = 0; i < base_array_count(reads); i++)
-        bench_case_subject(self, reads[i].name, reads[i].measure, job);
-    return bench_case_finish(self);
+    return run_ways(self, job, reads, base_array_count(reads));
 }
 
 /* Round trips while a region is made. Only here the owner may use all cores, and sleeps: so it is another one. */

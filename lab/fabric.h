@@ -18,7 +18,7 @@ enum lab_fabric_beside { LAB_FABRIC_BESIDE_NOTHING, LAB_FABRIC_BESIDE_REGION, LA
 enum { LAB_FABRIC_MADE_MS }; /* bench_sample.values of those */
 
 /* What is posted together, or one after the other. */
-enum lab_fabric_together {
+enum lab_fabric_way {
     LAB_FABRIC_WRITE_ALONE,
     LAB_FABRIC_FENCED, /* with a CAS that is fenced behind it */
     LAB_FABRIC_WRITE_THEN_CAS,
@@ -83,17 +83,14 @@ int lab_fabric_beside_region(void *arg, struct bench_sample *sample);
 /** Round trips while a plain thread maps as much memory. */
 int lab_fabric_beside_thread(void *arg, struct bench_sample *sample);
 
-/** A WRITE of 64 bytes at a time. */
-int lab_fabric_write_alone(void *arg, struct bench_sample *sample);
-/** The same, and a CAS that is fenced behind it, posted together. */
-int lab_fabric_fenced(void *arg, struct bench_sample *sample);
-/** The same, each waited for. */
-int lab_fabric_write_then_cas(void *arg, struct bench_sample *sample);
+/* The argument of the next. */
+struct lab_fabric_together {
+    const struct lab_fabric_job *job;
+    enum lab_fabric_way way;
+};
 
-/** READs of 64 bytes by several connections, posted together. */
-int lab_fabric_reads_together(void *arg, struct bench_sample *sample);
-/** The same, one after the other. */
-int lab_fabric_reads_in_turn(void *arg, struct bench_sample *sample);
+/** Operations of 64 bytes that are posted together, or the same one after the other; what is counted is WRITEs or READs. */
+int lab_fabric_together(void *arg, struct bench_sample *sample);
 
 /** Connections of Tarn, made and ended one after the other, by two tasks of a scheduler; and what idle ones take. */
 int lab_fabric_meetings(void *arg, struct bench_sample *sample);

@@ -14,7 +14,7 @@ enum { BYTES = 64, WORD_AT = 4096 };
 struct asker {
     const struct lab_fabric_job *job;
     struct bench_sample *sample;
-    enum lab_fabric_together way;
+    enum lab_fabric_way way;
     struct tarn_fabric_connection *connections[LAB_FABRIC_PEERS];
     struct tarn_fabric_handle handle;
     uint8_t data[LAB_FABRIC_READS][BYTES];
@@ -118,34 +118,10 @@ static void asker_main(void *arg)
     tarn_fabric_close(fabric);
 }
 
-static int ask(const struct lab_fabric_job *job, enum lab_fabric_together way, struct bench_sample *sample)
+int lab_fabric_together(void *arg, struct bench_sample *sample)
 {
-    struct asker asker = {.job = job, .sample = sample, .way = way};
+    const struct lab_fabric_together *together = arg;
+    struct asker asker = {.job = together->job, .sample = sample, .way = together->way};
     const struct bench_world_options options = {.sched = {.spin_ns = LAB_SERVER_SPIN_NS}};
-    return bench_world_run(job->bench, &options, asker_main, &asker);
-}
-
-int lab_fabric_write_alone(void *arg, struct bench_sample *sample)
-{
-    return ask(arg, LAB_FABRIC_WRITE_ALONE, sample);
-}
-
-int lab_fabric_fenced(void *arg, struct bench_sample *sample)
-{
-    return ask(arg, LAB_FABRIC_FENCED, sample);
-}
-
-int lab_fabric_write_then_cas(void *arg, struct bench_sample *sample)
-{
-    return ask(arg, LAB_FABRIC_WRITE_THEN_CAS, sample);
-}
-
-int lab_fabric_reads_together(void *arg, struct bench_sample *sample)
-{
-    return ask(arg, LAB_FABRIC_READS_TOGETHER, sample);
-}
-
-int lab_fabric_reads_in_turn(void *arg, struct bench_sample *sample)
-{
-    return ask(arg, LAB_FABRIC_READS_IN_TURN, sample);
+    return bench_world_run(asker.job->bench, &options, asker_main, &asker);
 }
