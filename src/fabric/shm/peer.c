@@ -53,7 +53,7 @@ static void leave_mapping(struct shm *shm, struct shm_mapping *mapping)
     base_free(account_of(shm), mapping, sizeof(*mapping));
 }
 
-/* Map a file, if it is not mapped, or another thread has not done so yet. @return 0; -EPROTO; -ENOMEM */
+/* Map a file, unless it is mapped. Two threads may do so at the same time, each for itself. @return 0; -EPROTO; -ENOMEM */
 static int take_mapping(struct shm *shm, int fd, uint64_t bytes, bool writable,
                         struct shm_mapping **ret_mapping)
 {

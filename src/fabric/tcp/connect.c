@@ -23,7 +23,7 @@ struct attempt {
     uint64_t deadline_ns;
     const char *address; /* connecting: the listener's address */
     uint32_t sockets;
-    struct tcp_incoming *incoming; /* accepting: the client; NULL: it was taken, or refused */
+    struct tcp_incoming *incoming; /* accepting: the client, which accept_task() frees */
     struct tcp_hello hello;        /* the other side's hello or welcome */
     int error;
     struct tcp_connection *connection;
@@ -170,7 +170,6 @@ static void accept_task(void *arg)
     struct tcp_connection *connection = make_connection(attempt);
     attempt->error = connection == NULL ? -ENOMEM : admit_client(attempt, connection);
     tcp_incoming_free(attempt->incoming, attempt->error);
-    attempt->incoming = NULL;
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
     else if (connection != NULL)
@@ -188,13 +187,13 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
                               .hello = *tcp_incoming_hello(incoming)};
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
-    if (error != 0)
-        tcp_incoming_free(attempt.incoming, error);
-    if (error == 0)
-        error = attempt.error;
-    if (error == 0)
+    if (error != 0) {
+        tcp_incoming_free(incoming, error);
+        return error;
+    }
+    if (attempt.error == 0)
         *ret_connection = attempt.connection;
-    return error;
+    return attempt.error;
 }
 
 /* ---- connecting --------------------------------------------------------------------------------- */

@@ -233,8 +233,8 @@ static void await_room(struct tcp_socket *socket)
     tcp_gate_unlock(&connection->gate);
 }
 
-/* A buffer that is empty goes back. Each demand fits into the socket's room: one buffer of the scheduler's, and a record of which TLS has a part already.
- * So a socket that waits for its turn holds no buffer that others might need. */
+/* A buffer that is empty goes back. Each demand fits into the socket's room: one buffer of the scheduler's, and a record of
+ * which TLS has a part already. So a socket that waits for its turn holds no buffer that others might need. */
 void tcp_connection_demand(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; i < connection->socket_count; i++) {

@@ -214,9 +214,9 @@ static ssize_t translate_outcome(struct tcp_tls *tls, int result)
         (void)snprintf(tls->reason, sizeof(tls->reason), "it asks for keys again and again and takes none");
         return -EPROTO;
     default:
-        if (tls->ended || tls->starved)
-            return tls->starved ? -ENOMEM : tls->end_error;
-        return explain_failure(tls);
+        if (tls->starved)
+            return -ENOMEM;
+        return tls->ended ? tls->end_error : explain_failure(tls);
     }
 }
 
