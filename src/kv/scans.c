@@ -91,8 +91,7 @@ static void end_scan(struct kv_scan *scan)
 {
     scan->is_abandoned = true;
     task_semaphore_post(&scan->wanted);
-    while (task_group_join(&scan->group, TASK_FOREVER) != 0)
-        continue;
+    task_group_join_firmly(&scan->group);
     free_scan(scan);
 }
 

@@ -448,6 +448,35 @@ static void servers_call_clients_in_tasks(void **state)
     testing_run(state, call_back, true);
 }
 
+/* ---- cancelled ---------------------------------------------------------------------------------- */
+
+/* Sleep until cancelled, and disconnect then: that waits for tasks of the connection's all the same. */
+static void disconnect_when_cancelled(void *arg)
+{
+    assert_int_equal(task_sleep_until(TASK_FOREVER), -ECANCELED);
+    tarn_rpc_disconnect(arg);
+}
+
+static void cancel_and_disconnect(struct testing_fabric *testing)
+{
+    struct testing_calls calls;
+    struct task_group group;
+    testing_calls_open(testing, &calls, NULL);
+    testing_expect_echo(calls.connection, ECHO, 10, 1);
+    task_group_init(&group);
+    assert_int_equal(task_spawn(NULL, &group, "leaver", disconnect_when_cancelled, calls.connection), 0);
+    task_yield();
+    task_group_cancel(&group);
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    calls.connection = NULL;
+    testing_calls_close(&calls);
+}
+
+static void a_cancelled_task_disconnects_in_tasks(void **state)
+{
+    testing_run(state, cancel_and_disconnect, true);
+}
+
 /* ---- refusals ----------------------------------------------------------------------------------- */
 
 static void strangers_are_refused(struct testing_fabric *testing)
@@ -637,7 +666,10 @@ SUITE(TESTING_BOTH)
 
 static const struct CMUnitTest rpc_conformance_tests[] = {
     SUITE(TESTING_EACH) cmocka_unit_test(tasks_share_a_connection_in_tasks),
-    cmocka_unit_test(one_task_reads_for_all_in_tasks), TESTING_UNITS(what_is_too_late_does_not_run),
-    TESTING_UNITS(a_stuck_worker_holds_up_nobody), cmocka_unit_test(servers_call_clients_in_tasks)};
+    cmocka_unit_test(one_task_reads_for_all_in_tasks),
+    TESTING_UNITS(what_is_too_late_does_not_run),
+    TESTING_UNITS(a_stuck_worker_holds_up_nobody),
+    cmocka_unit_test(servers_call_clients_in_tasks),
+    cmocka_unit_test(a_cancelled_task_disconnects_in_tasks)};
 
 const struct testing_suite rpc_conformance = TESTING_SUITE(rpc_conformance_tests);

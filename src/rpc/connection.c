@@ -406,10 +406,8 @@ void tarn_rpc_disconnect(struct tarn_rpc_connection *connection)
 {
     if (connection->sched != NULL) {
         task_group_cancel(&connection->group);
-        while (task_group_join(&connection->group, TASK_FOREVER) != 0)
-            continue; /* wait on, even when cancelled */
-        while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
-            continue;
+        task_group_join_firmly(&connection->group);
+        task_group_join_firmly(&connection->callee.methods);
     }
     rpc_connection_free(connection);
 }

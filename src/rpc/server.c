@@ -111,8 +111,7 @@ static void serve_connection(struct tarn_rpc_connection *connection)
     rpc_connection_receive(connection);
     rpc_shares_let_go(shares, connection);
     rpc_worker_forget(connection);
-    while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
-        continue;
+    task_group_join_firmly(&connection->callee.methods);
     base_list_remove(&connection->link);
     rpc_uncount(&worker->counters.connections, 1);
     rpc_uncount(&worker->counters.memory_bytes, memory_bytes);
@@ -211,12 +210,6 @@ static void stop_worker(void *arg)
     }
 }
 
-static void join_firmly(struct task_group *group)
-{
-    while (task_group_join(group, TASK_FOREVER) != 0)
-        continue; /* wait on, even when cancelled */
-}
-
 static void stop_workers(struct tarn_rpc_server *server)
 {
     for (uint32_t i = 0; i < server->count; i++) {
@@ -225,7 +218,7 @@ static void stop_workers(struct tarn_rpc_server *server)
             (void)task_sleep(BASE_NS_PER_MS);
     }
     for (uint32_t i = 0; i < server->count; i++)
-        join_firmly(&server->workers[i].group);
+        task_group_join_firmly(&server->workers[i].group);
 }
 
 /* The bytes of a worker's counters of methods. */
@@ -256,7 +249,7 @@ void tarn_rpc_server_close(struct tarn_rpc_server *server)
     struct task_sched *scheds[TARN_RPC_WORKERS_MAX];
     const uint32_t count = server->count;
     task_group_cancel(&server->acceptor);
-    join_firmly(&server->acceptor);
+    task_group_join_firmly(&server->acceptor);
     tarn_fabric_listener_close(server->listener);
     stop_workers(server);
     for (uint32_t i = 0; i < count; i++)

@@ -143,8 +143,7 @@ static void stop_lanes(struct serve *serve, uint32_t count)
     atomic_store_explicit(&serve->is_stopping, true, memory_order_relaxed);
     task_shared_future_set(&serve->stop, 0);
     for (uint32_t i = 0; i < count; i++) {
-        while (task_group_join(&serve->lanes[i].keeper, TASK_FOREVER) != 0) {
-        }
+        task_group_join_firmly(&serve->lanes[i].keeper);
         task_sched_stop(serve->lanes[i].sched);
     }
     for (uint32_t i = 0; i < count; i++)

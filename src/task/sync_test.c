@@ -92,6 +92,50 @@ static void a_shared_future_crosses_threads(void **state)
     assert_int_equal(task_shared_future_wait(&future, TASK_FOREVER, &value), 0);
 }
 
+/* ---- groups ------------------------------------------------------------------------------------- */
+
+struct nested {
+    struct task_group outer, inner;
+    unsigned ended; /* tasks of the inner group */
+};
+
+static void end_in_a_while(void *arg)
+{
+    struct nested *nested = arg;
+    assert_int_equal(task_sleep(2000000), 0);
+    nested->ended++;
+}
+
+static void join_when_cancelled(void *arg)
+{
+    struct nested *nested = arg;
+    assert_int_equal(task_sleep_until(TASK_FOREVER), -ECANCELED);
+    assert_int_equal(task_group_join(&nested->inner, TASK_FOREVER), -ECANCELED);
+    task_group_join_firmly(&nested->inner);
+    assert_int_equal(nested->ended, 2);
+    task_group_join_firmly(&nested->inner); /* an empty one */
+}
+
+static void join_firmly(void *arg)
+{
+    struct nested nested = {.ended = 0};
+    (void)arg;
+    task_group_init(&nested.outer);
+    task_group_init(&nested.inner);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(task_spawn(NULL, &nested.inner, "inner", end_in_a_while, &nested), 0);
+    assert_int_equal(task_spawn(NULL, &nested.outer, "outer", join_when_cancelled, &nested), 0);
+    task_yield();
+    task_group_cancel(&nested.outer);
+    assert_int_equal(task_group_join(&nested.outer, TASK_FOREVER), 0);
+}
+
+static void a_cancelled_task_joins_firmly(void **state)
+{
+    (void)state;
+    task_testing_run(NULL, NULL, join_firmly, NULL);
+}
+
 /* ---- mutex -------------------------------------------------------------------------------------- */
 
 struct guarded {
@@ -382,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_future_is_waited_for),
         cmocka_unit_test(a_shared_future_crosses_threads),
+        cmocka_unit_test(a_cancelled_task_joins_firmly),
         cmocka_unit_test(a_mutex_excludes),
         cmocka_unit_test(a_mutex_is_fair),
         cmocka_unit_test(waiting_for_a_mutex_is_cancelled),

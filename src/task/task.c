@@ -95,16 +95,32 @@ static void group_leave(struct task_group *group, struct task *task)
     base_spin_unlock(&group->lock);
 }
 
+/* Enter the joiners of a group. @return false: none of its tasks is running */
+static bool begin_join(struct task_group *group, struct task_wait *wait)
+{
+    task_wait_init(wait);
+    base_spin_lock(&group->lock);
+    const bool must_wait = group->running != 0;
+    if (must_wait)
+        base_list_push_back(&group->joiners, &wait->link);
+    base_spin_unlock(&group->lock);
+    return must_wait;
+}
+
+void task_group_join_firmly(struct task_group *group)
+{
+    struct task_wait wait;
+    if (!begin_join(group, &wait))
+        return;
+    (void)task_wait_park_firmly(&wait);
+    base_spin_lock(&group->lock); /* waits until group_leave() has let go of the group */
+    base_spin_unlock(&group->lock);
+}
+
 int task_group_join(struct task_group *group, uint64_t deadline_ns)
 {
     struct task_wait wait;
-    task_wait_init(&wait);
-    base_spin_lock(&group->lock);
-    bool done = group->running == 0;
-    if (!done)
-        base_list_push_back(&group->joiners, &wait.link);
-    base_spin_unlock(&group->lock);
-    if (done)
+    if (!begin_join(group, &wait))
         return 0;
     int result = task_wait_park(&wait, deadline_ns);
     base_spin_lock(&group->lock); /* also waits until group_leave() has let go of the group */

@@ -136,6 +136,10 @@ void task_group_init(struct task_group *group);
  */
 base_must_check int task_group_join(struct task_group *group, uint64_t deadline_ns);
 
+/** Wait until no task of the group is running, without deadline or cancellation. Yields. Any thread or task that is not a
+ * member. */
+void task_group_join_firmly(struct task_group *group);
+
 /**
  * Ask every member, present and future, to end: their waits return -ECANCELED, except firm ones.
  * Returns at once; join afterwards. Any thread or task.

@@ -97,8 +97,7 @@ void task_worker_stop(struct task_worker *worker)
     task_mutex_lock_firmly(&worker->alive);
     if (worker->is_thread)
         (void)pthread_join(worker->thread, NULL);
-    while (task_group_join(&worker->group, TASK_FOREVER) != 0)
-        task_yield(); /* the caller was cancelled; the worker is in its last steps */
+    task_group_join_firmly(&worker->group);
     worker->running = false;
 }
 
