@@ -169,7 +169,9 @@ struct tarn_fabric_region {
  * Make a region of a domain. Its memory is zero, and all pages are present.
  *
  * @param bytes   1 or more; rounded up to the page
- * @param rights  bits of enum tarn_fabric_rights; a region with TARN_FABRIC_MAY_WRITE or _SWAP counts as writable
+ * @param rights  bits of enum tarn_fabric_rights; a region with TARN_FABRIC_MAY_WRITE or _SWAP counts as writable. 0: memory
+ *                for the vectors of this side's own operations, as tarn_fabric_region_register() makes it, which takes
+ *                nothing of the domain's bytes and regions
  * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain's bytes or regions are used up, or still wait for peers that could
  *         write there: tarn_fabric_region_free())
  *

@@ -102,11 +102,26 @@ static int register_local(void *domain, struct tarn_fabric_region *region)
                : provider->buffers_made(domain, region->memory, region->bytes, &region->state);
 }
 
+/* Make such memory. */
+static int alloc_local(void *domain, struct tarn_fabric_region *region)
+{
+    struct base_account *account = &region->domain->fabric->node->memory;
+    region->memory = base_map(account, BASE_PAGE_BYTES, region->bytes);
+    int error = region->memory == NULL ? -ENOMEM : fabric_region_populate(region, region->memory);
+    if (error == 0)
+        error = register_local(domain, region);
+    if (error != 0)
+        base_unmap(account, region->memory, region->bytes);
+    return error;
+}
+
 static void free_local(void *domain, struct tarn_fabric_region *region)
 {
     const struct fabric_provider *provider = region->domain->fabric->provider;
     if (provider->buffers_gone != NULL)
         provider->buffers_gone(domain, region->state);
+    if (!region->is_callers)
+        base_unmap(&region->domain->fabric->node->memory, region->memory, region->bytes);
 }
 
 /* Make a region. @param memory  the caller's; NULL: the provider makes it @param making  how it is watched */
@@ -117,8 +132,7 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     const uint32_t plain = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE,
                    known = plain | (rights & TARN_FABRIC_BULK ? TARN_FABRIC_BULK : TARN_FABRIC_MAY_SWAP);
     struct base_account *account = &domain->fabric->node->memory;
-    if (bytes == 0 || bytes > INT64_MAX || (rights & ~known) != 0 || rights == TARN_FABRIC_BULK ||
-        (rights == 0 && memory == NULL))
+    if (bytes == 0 || bytes > INT64_MAX || (rights & ~known) != 0 || rights == TARN_FABRIC_BULK)
         return -EINVAL;
     struct tarn_fabric_region *region = base_alloc(account, sizeof(*region));
     if (region == NULL)
@@ -129,7 +143,7 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
-    making->make = rights == 0      ? register_local
+    making->make = rights == 0      ? (memory == NULL ? alloc_local : register_local)
                    : memory != NULL ? provider->region_register
                                     : provider->region_alloc;
     making->domain = domain->state;
