@@ -133,3 +133,17 @@ uint64_t task_rng(struct tarn_node *node)
     base_spin_unlock(&node->lock);
     return value;
 }
+
+int task_random_bytes(struct tarn_node *node, void *bytes, size_t count)
+{
+    uint8_t *to = bytes;
+    for (size_t done = 0; node->options.seed == 0 && done < count;) {
+        const ssize_t more = getrandom(to + done, count - done, 0);
+        if (more < 0 && errno != EINTR)
+            return -errno;
+        done += more < 0 ? 0 : (size_t)more;
+    }
+    for (size_t i = 0; node->options.seed != 0 && i < count; i++)
+        to[i] = (uint8_t)task_rng(node);
+    return 0;
+}

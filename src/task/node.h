@@ -105,4 +105,11 @@ void task_wall_raise(struct tarn_node *node, uint64_t wall_ns);
  * or task. */
 uint64_t task_rng(struct tarn_node *node);
 
+/**
+ * Random bytes that are fit for secrets: the kernel's, or those of the generator of a node that was opened with a seed.
+ *
+ * @return 0; an error of the kernel's source. Any thread or task.
+ */
+base_must_check int task_random_bytes(struct tarn_node *node, void *bytes, size_t count);
+
 #endif
