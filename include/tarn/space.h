@@ -1,0 +1,278 @@
+/*
+ * tarn/space.h: the memory of many machines as one mappable space. Memory servers contribute memory; a master knows which
+ * part of it belongs to what; clients map parts of it, and read and write them by one-sided operations, without the
+ * master and, but for `tcp`, without any processor of the memory servers. The calls are those of RStore's Table I.
+ *
+ *   connect    ─▶ create or join a namespace ─▶ reserve ─▶ alloc, or init ─▶ map ─▶ read and write
+ *   with the      a flat address space of       memory      a range of         local    no allocation, no message
+ *   master        64 bits, with a secret        servers     addresses          memory   to anybody's processor
+ *
+ * Threading: a space, and all that was made of it, is used by tasks of the scheduler whose task connected it, or by
+ * one plain thread at a time. *Yields* means: blocks the calling thread, or lets other tasks run. Deadlines are moments of
+ * tarn_now_ns(), TARN_FOREVER for none.
+ * Errors: negative errno; output arguments stay untouched on failure. Every call that asks the master may return
+ * -ETIMEDOUT, -ECANCELED, -ENOMEM, -ECONNRESET (the master was lost during a call that changes something: it may have
+ * been done), -ESTALE (this space's session with the master has ended, as when the process stood still for longer than its
+ * lease, and what the call names does not exist any more).
+ * Consistency: bytes that one client writes while another reads or writes them are a mixture; clients agree among
+ * themselves about when they use what (README, "What readers see").
+ */
+#ifndef TARN_SPACE_H
+#define TARN_SPACE_H
+
+#include <tarn/fabric.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TARN_SPACE_NAME_MAX   63                  /* the most bytes of a name */
+#define TARN_SPACE_SECRET_MAX 64                  /* the most bytes of a secret */
+#define TARN_SPACE_BYTES_MAX  (UINT64_C(1) << 46) /* the most bytes of a region */
+#define TARN_SPACE_CHUNK_BYTES                                                                               \
+    (UINT64_C(64) << 20) /* the size of a chunk, where nobody has asked for another */
+#define TARN_SPACE_LEASE_NS                                                                                  \
+    (UINT64_C(10) * 1000000000) /* the length of a lease, where nobody has asked for another */
+
+struct tarn_space;
+struct tarn_space_namespace;
+struct tarn_space_region;
+
+/* ---- the master --------------------------------------------------------------------------------- */
+
+struct tarn_space_options {
+    uint64_t
+        cache_bytes; /**< the most local memory that unmapped regions leave behind for the next ones that are mapped;
+                               0: 1 GiB */
+};
+
+/**
+ * Connect with the master of a space, and begin a session with it: until tarn_space_disconnect() a task of the caller's
+ * scheduler, or a thread, renews the session's lease.
+ *
+ * @param fabric    outlives the space; the master and the memory servers are reached through it
+ * @param address   the master's, as tarn_fabric_connect()
+ * @param options   NULL: the defaults
+ * @return 0; -EPROTO (it is no master); what tarn_fabric_connect() returns. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_connect(struct tarn_fabric *fabric, const char *address,
+                                                const struct tarn_space_options *options,
+                                                uint64_t deadline_ns, struct tarn_space **ret_space);
+
+/** End the session. All that was made of the space must have been given back: regions dropped, namespaces left. Yields. */
+TARN_API void tarn_space_disconnect(struct tarn_space *space);
+
+/* ---- namespaces --------------------------------------------------------------------------------- */
+
+/**
+ * Make a namespace, and join it: a flat address space of 64 bits, and a domain of trust. Only clients that know its secret
+ * reach its memory.
+ *
+ * @param name    1 to TARN_SPACE_NAME_MAX letters, digits, '-', '_' and '.'
+ * @param secret  up to TARN_SPACE_SECRET_MAX bytes; the master keeps a salted hash of it. Of 0 bytes: any client that
+ *                reaches the master may join
+ * @return 0; -EEXIST; -EINVAL; -ENOSPC (the master's metadata is full). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_create_ns(struct tarn_space *space, const char *name,
+                                                  const void *secret, uint32_t secret_bytes,
+                                                  uint64_t deadline_ns,
+                                                  struct tarn_space_namespace **ret_namespace);
+
+/** Join a namespace that there is. @return 0; -ENOENT; -EACCES (another secret); -EINVAL. Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_join_ns(struct tarn_space *space, const char *name,
+                                                const void *secret, uint32_t secret_bytes,
+                                                uint64_t deadline_ns,
+                                                struct tarn_space_namespace **ret_namespace);
+
+/** Leave a namespace whose regions this client has dropped; the namespace stays. Yields. */
+TARN_API void tarn_space_leave_ns(struct tarn_space_namespace *space_namespace);
+
+/**
+ * Delete a namespace with all of its regions. What clients hold of them stays readable and writable to these clients until
+ * they drop it; nobody can join, alloc or init any more. The caller leaves it afterwards.
+ *
+ * @return 0; -ENOENT (it was deleted before). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_delete_ns(struct tarn_space_namespace *space_namespace,
+                                                  uint64_t deadline_ns);
+
+/**
+ * Reserve memory for a namespace: chunks of memory servers, in turn, are made ready for its clients. Rounded up to chunks.
+ *
+ * @return 0; -ENOSPC (the memory servers have less than that: nothing was reserved). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_reserve(struct tarn_space_namespace *space_namespace, uint64_t bytes,
+                                                uint64_t deadline_ns);
+
+/** Give reserved memory that no region has back to the memory servers. Rounded up to chunks. @param bytes  UINT64_MAX: all
+ * of it @return 0; -ENOSPC (less is reserved and free: nothing was released). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_release(struct tarn_space_namespace *space_namespace, uint64_t bytes,
+                                                uint64_t deadline_ns);
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+/** The memory of a region: what it may be used for. */
+enum tarn_space_class {
+    TARN_SPACE_BULK,  /**< bytes that change while nobody reads them: READ and WRITE */
+    TARN_SPACE_WORDS, /**< words that clients swap: READ, WRITE, CAS, FAA */
+};
+
+/** The servers on which a region's chunks lie. */
+enum tarn_space_placement {
+    TARN_SPACE_STRIPED, /**< on all servers in turn */
+    TARN_SPACE_ON_NODE, /**< on the one that is named */
+};
+
+struct tarn_space_alloc_options {
+    const char *name; /**< a name for tarn_space_find(), of the same form as a namespace's; NULL: none */
+    enum tarn_space_class memory_class;
+    enum tarn_space_placement placement;
+    const char *node; /**< TARN_SPACE_ON_NODE: the name of the memory server */
+};
+
+/**
+ * Take a range of addresses, and bind reserved chunks to it. The content is undefined: what earlier regions of the
+ * namespace left there, or zero. The caller holds the region until tarn_space_drop().
+ *
+ * @param bytes    1 to TARN_SPACE_BYTES_MAX; the region has whole chunks
+ * @param options  NULL: no name, TARN_SPACE_BULK, TARN_SPACE_STRIPED
+ * @return 0; -ENOSPC (less is reserved and free, there or at all: tarn_space_reserve()); -EEXIST (the name); -ENOENT (no
+ *         such node, or the namespace was deleted); -EINVAL. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_alloc(struct tarn_space_namespace *space_namespace, uint64_t bytes,
+                                              const struct tarn_space_alloc_options *options,
+                                              uint64_t deadline_ns, struct tarn_space_region **ret_region);
+
+/**
+ * Hold a range of addresses that there is, or a part of one region's: bytes and offsets of the result count from
+ * `address`.
+ *
+ * @param bytes  0: up to the region's end
+ * @return 0; -ENOENT (no region has all of these addresses); -EINVAL. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_init(struct tarn_space_namespace *space_namespace, uint64_t address,
+                                             uint64_t bytes, uint64_t deadline_ns,
+                                             struct tarn_space_region **ret_region);
+
+/** Hold the region of a name. @return 0; -ENOENT; -EINVAL. Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_find(struct tarn_space_namespace *space_namespace, const char *name,
+                                             uint64_t deadline_ns, struct tarn_space_region **ret_region);
+
+/**
+ * Delete a region: nobody can init or find it any more, and its chunks are the namespace's again when all clients have
+ * dropped it. The caller still holds it.
+ *
+ * @return 0; -ENOENT (it was deleted before). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_free(struct tarn_space_region *region, uint64_t deadline_ns);
+
+/** Hold a region no longer, which is not mapped, and on which no operation is posted. The master learns of it before long.
+ * Yields. */
+TARN_API void tarn_space_drop(struct tarn_space_region *region);
+
+/** What a client knows of a region. */
+struct tarn_space_info {
+    uint64_t address;     /**< where it begins in its namespace */
+    uint64_t bytes;       /**< how many it has */
+    uint64_t chunk_bytes; /**< size of a chunk */
+    uint32_t number;      /**< of the region, which no other one gets, in the whole space */
+    uint32_t servers;     /**< memory servers that have chunks of it */
+    enum tarn_space_class memory_class;
+};
+
+/** Tell of a region. */
+TARN_API void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_info *ret_info);
+
+/* ---- local memory ------------------------------------------------------------------------------- */
+
+/**
+ * Provide local memory for a region, as large as it is, from which and to which operations need no copy; and connect with
+ * its memory servers. Nothing is read. Its content is undefined. What an earlier region of this space left behind is used
+ * again.
+ *
+ * @param ret_memory  aligned to a page; until tarn_space_unmap()
+ * @return 0; -EBUSY (it is mapped); -ENOMEM; -EHOSTUNREACH (a memory server that has chunks of it cannot be reached);
+ *         -ENODATA (one has been lost, with what it had of it: free the region). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_map(struct tarn_space_region *region, uint64_t deadline_ns,
+                                            void **ret_memory);
+
+/** Give the local memory back; the region stays held. No operation uses the memory. Yields. */
+TARN_API void tarn_space_unmap(struct tarn_space_region *region);
+
+/* ---- data --------------------------------------------------------------------------------------- */
+
+/**
+ * Read into mapped memory: its bytes become those of the region at the same place.
+ *
+ * @param memory, bytes  any part of the memory that tarn_space_map() returned
+ * @return 0; -EINVAL; the errors of tarn_space_wait(). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_read(struct tarn_space_region *region, void *memory, uint64_t bytes,
+                                             uint64_t deadline_ns);
+
+/** Write mapped memory: the region's bytes become those of the memory, at the same place. @return as tarn_space_read().
+ * Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_write(struct tarn_space_region *region, const void *memory,
+                                              uint64_t bytes, uint64_t deadline_ns);
+
+/** Read into any memory. @param offset  in the region @return as tarn_space_read(). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_read_at(struct tarn_space_region *region, uint64_t offset,
+                                                void *memory, uint64_t bytes, uint64_t deadline_ns);
+
+/** Write from any memory. @param offset  in the region @return as tarn_space_read(). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_write_at(struct tarn_space_region *region, uint64_t offset,
+                                                 const void *memory, uint64_t bytes, uint64_t deadline_ns);
+
+/** Compare and swap a word of a region of class `words`. @param ret_before  the word before @return as tarn_space_read();
+ * -EACCES (another class). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_cas(struct tarn_space_region *region, uint64_t offset,
+                                            uint64_t compare, uint64_t operand, uint64_t deadline_ns,
+                                            uint64_t *ret_before);
+
+/** Add to a word of a region of class `words`. @param ret_before  the word before @return as tarn_space_cas(). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_faa(struct tarn_space_region *region, uint64_t offset, uint64_t add,
+                                            uint64_t deadline_ns, uint64_t *ret_before);
+
+/* An operation, for those that have several under way. The caller fills in the first part, and keeps it with the memory
+ * until the operation has finished. */
+struct tarn_space_op {
+    enum tarn_fabric_op_kind kind; /**< TARN_FABRIC_READ, _WRITE, _CAS or _FAA */
+    struct tarn_space_region *region;
+    uint64_t offset;         /**< in the region; for CAS and FAA a multiple of 8 */
+    const struct iovec *iov; /**< READ and WRITE: local memory */
+    uint32_t iov_count;      /**< at most TARN_FABRIC_IOV_MAX */
+    uint64_t compare, operand;
+
+    /* set by the space */
+    uint64_t before; /**< CAS and FAA: the word before */
+    int32_t result;  /**< 0 or negative errno, once it has finished */
+    bool finished;
+    uint64_t done_bytes;        /* bytes whose operations were posted */
+    uint64_t bytes;             /* of all vectors */
+    uint32_t pieces;            /* operations of the fabric that are posted for it */
+    struct tarn_space_op *next; /* in the list of those that have more to post */
+};
+
+/** Start operations. Never waits. Those on different places take effect in any order. */
+TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count);
+
+/**
+ * Wait until operations have finished.
+ *
+ * @return 0; the first error among them: -EINVAL (beyond the region, or a field is not as above); -EHOSTUNREACH (a memory
+ *         server is not reached; a WRITE may have been done in part); -ENODATA (it was lost, with the region's content);
+ *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part); -EACCES;
+ *         -ETIMEDOUT, -ECANCELED: the connections of those that have not finished are given up. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops,
+                                             uint32_t count, uint64_t deadline_ns);
+
+/** Whether an operation has finished. Never waits. */
+TARN_API bool tarn_space_test(struct tarn_space *space, struct tarn_space_op *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

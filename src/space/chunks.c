@@ -1,0 +1,314 @@
+/* Memory servers and their chunks, in the master's memory: which namespace has each, and how it
+ * passes from list to list. */
+#include "space/master.h"
+#include <errno.h>
+#include <string.h>
+
+#define ASSIGN_MAX ((SPACE_SERVER_MAX - 8) / SPACE_KEYS_BYTES) /* chunks of one order */
+#define PAUSE_NS   (2 * BASE_NS_PER_MS) /* between looks at chunks that are about to become free */
+
+struct master_server *master_server_of(const struct space_master *master, uint32_t number)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        if (master->servers[slot] != NULL && master->servers[slot]->number == number)
+            return master->servers[slot];
+    }
+    return NULL;
+}
+
+struct master_server *master_server_make(struct space_master *master, uint32_t number, uint32_t chunk_count)
+{
+    struct base_account *account = &master->node->memory;
+    uint32_t slot = 0;
+    while (slot < SPACE_SERVERS_MAX && master->servers[slot] != NULL)
+        slot++;
+    struct master_server *server = slot == SPACE_SERVERS_MAX ? NULL : base_alloc(account, sizeof(*server));
+    if (server == NULL)
+        return NULL;
+    server->chunks = base_alloc(account, chunk_count * sizeof(*server->chunks));
+    if (server->chunks == NULL) {
+        base_free(account, server, sizeof(*server));
+        return NULL;
+    }
+    server->number = number;
+    server->slot = slot;
+    server->chunk_count = chunk_count;
+    task_semaphore_init(&server->work, 0);
+    master->servers[slot] = server;
+    master->slots = base_max(master->slots, slot + 1);
+    return server;
+}
+
+void master_server_free(struct space_master *master, struct master_server *server)
+{
+    struct base_account *account = &master->node->memory;
+    base_assert(server->connection == NULL && server->calls == 0);
+    master->servers[server->slot] = NULL;
+    base_free(account, server->chunks, server->chunk_count * sizeof(*server->chunks));
+    base_free(account, server, sizeof(*server));
+}
+
+/* ---- lists -------------------------------------------------------------------------------------- */
+
+static void push_chunk(struct master_server *server, struct master_chunks *list, uint32_t chunk)
+{
+    server->chunks[chunk].next = list->first;
+    list->first = chunk + 1;
+    list->count++;
+}
+
+static uint32_t pop_chunk(const struct master_server *server, struct master_chunks *list)
+{
+    base_assert(list->count > 0);
+    const uint32_t chunk = list->first - 1;
+    list->first = server->chunks[chunk].next;
+    list->count--;
+    return chunk;
+}
+
+void master_chunk_place(struct space_master *master, struct master_server *server, uint32_t chunk)
+{
+    struct master_chunk *at = &server->chunks[chunk];
+    struct master_space *space = at->space_number == 0 ? NULL : master_space_of(master, at->space_number);
+    at->is_leaving = false;
+    if (at->region_number != 0)
+        return;
+    if (at->space_number == 0) {
+        push_chunk(server, &server->free, chunk);
+    } else if (space == NULL || space->is_deleted) {
+        at->is_leaving = true;
+        server->leaving++;
+    } else {
+        push_chunk(server, &space->spare[server->slot], chunk);
+        space->spare_count++;
+    }
+}
+
+void master_server_unsort(struct space_master *master, struct master_server *server)
+{
+    server->free = (struct master_chunks){.count = 0};
+    server->leaving = 0;
+    server->is_live = false;
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        struct master_space *space = master->spaces.items[i];
+        space->spare_count -= space->spare[server->slot].count;
+        space->spare[server->slot] = (struct master_chunks){.count = 0};
+    }
+}
+
+void master_server_sort(struct space_master *master, struct master_server *server)
+{
+    master_server_unsort(master, server);
+    for (uint32_t chunk = server->chunk_count; chunk-- > 0;)
+        master_chunk_place(master, server, chunk);
+    server->is_live = true;
+}
+
+/* ---- reserving ---------------------------------------------------------------------------------- */
+
+/* A part of a reservation: chunks of one server, which it is to assign. */
+struct assignment {
+    struct master_server *server;
+    uint32_t count;
+    uint32_t chunks[ASSIGN_MAX];
+};
+
+static uint64_t count_free(const struct space_master *master, bool with_leaving)
+{
+    uint64_t count = 0;
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        if (server != NULL && server->is_live)
+            count += server->free.count + (with_leaving ? server->leaving : 0);
+    }
+    return count;
+}
+
+/* Wait until some chunks are free, if those that are leaving their namespaces make that come true. */
+static int await_free(struct space_master *master, uint64_t count, uint64_t deadline_ns)
+{
+    while (count_free(master, false) < count) {
+        if (count_free(master, true) < count)
+            return -ENOSPC;
+        if (task_now() >= deadline_ns || master->failed != 0)
+            return -ETIMEDOUT;
+        int error = task_sleep(PAUSE_NS);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Choose the next server in turn that has free chunks. @return NULL: none has */
+static struct master_server *next_with_free(struct space_master *master)
+{
+    for (uint32_t i = 0; i < master->slots; i++) {
+        struct master_server *server = master->servers[master->turn];
+        master->turn = (master->turn + 1) % master->slots;
+        if (server != NULL && server->is_live && server->free.count > 0)
+            return server;
+    }
+    return NULL;
+}
+
+/* Divide a reservation among the servers, in turn. @param ret_counts  chunks of each, by slot */
+static void divide(struct space_master *master, uint64_t count, uint32_t *ret_counts)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        struct master_server *server = next_with_free(master);
+        base_assert(server != NULL);
+        server->free.count--; /* for now */
+        ret_counts[server->slot]++;
+    }
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        if (master->servers[slot] != NULL)
+            master->servers[slot]->free.count += ret_counts[slot];
+    }
+}
+
+/* Give the chunks of an assignment that a server has refused back to the free ones. */
+static void refuse_assignment(struct space_master *master, const struct assignment *assignment)
+{
+    for (uint32_t i = 0; i < assignment->count; i++) {
+        assignment->server->chunks[assignment->chunks[i]].space_number = 0;
+        master_chunk_place(master, assignment->server, assignment->chunks[i]);
+    }
+}
+
+/* Have a server assign chunks, and note the handles. */
+static int assign_chunks(struct space_master *master, const struct master_space *space,
+                         const struct assignment *assignment, uint64_t deadline_ns)
+{
+    struct master_server *server = assignment->server;
+    const uint32_t request_bytes = 8 + 4 * assignment->count;
+    const uint32_t result_bytes = SPACE_KEYS_BYTES * assignment->count;
+    struct base_account *account = &master->node->memory;
+    uint8_t *request = base_alloc(account, request_bytes + result_bytes);
+    if (request == NULL)
+        return -ENOMEM;
+    struct space_cursor cursor = space_cursor_to(request, request_bytes);
+    space_put(&cursor, space->number, 4);
+    space_put(&cursor, assignment->count, 4);
+    for (uint32_t i = 0; i < assignment->count; i++)
+        space_put(&cursor, assignment->chunks[i], 4);
+    int error = master_order(server, SPACE_ASSIGN, request, request_bytes, request + request_bytes,
+                             result_bytes, deadline_ns);
+    cursor = space_cursor_from(request + request_bytes, result_bytes);
+    for (uint32_t i = 0; i < assignment->count && error == 0; i++)
+        space_take_keys(&cursor, &server->chunks[assignment->chunks[i]].keys);
+    base_free(account, request, request_bytes + result_bytes);
+    return error;
+}
+
+/* Reserve chunks of one server. @param ret_done  how many were, also on failure */
+static int reserve_at(struct space_master *master, struct master_space *space, struct master_server *server,
+                      uint32_t count, uint64_t deadline_ns, uint32_t *ret_done)
+{
+    struct base_account *account = &master->node->memory;
+    struct assignment *assignment = base_alloc(account, sizeof(*assignment));
+    int error = assignment == NULL ? -ENOMEM : 0;
+    while (error == 0 && *ret_done < count) {
+        assignment->server = server;
+        assignment->count = base_min(count - *ret_done, (uint32_t)ASSIGN_MAX);
+        if (!server->is_live || server->free.count < assignment->count) {
+            error = -ENOSPC; /* it went meanwhile, or others were faster */
+            break;
+        }
+        for (uint32_t i = 0; i < assignment->count; i++) {
+            assignment->chunks[i] = pop_chunk(server, &server->free);
+            server->chunks[assignment->chunks[i]].space_number = space->number;
+        }
+        const struct tarn_rpc_connection *connection = server->connection;
+        error = assign_chunks(master, space, assignment, deadline_ns);
+        if (server->connection != connection || !server->is_live)
+            break; /* it was sorted anew: what it reports when it is back is true */
+        if (error == 0) {
+            for (uint32_t i = 0; i < assignment->count; i++)
+                master_chunk_place(master, server, assignment->chunks[i]);
+            *ret_done += assignment->count;
+        } else if (error == -ENOMEM || error == -ENOSPC || error == -EINVAL) {
+            refuse_assignment(master, assignment);
+        } else {
+            server->must_report = true;
+            task_semaphore_post(&server->work);
+        }
+    }
+    base_free(account, assignment, sizeof(*assignment));
+    return error;
+}
+
+int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
+                   uint64_t deadline_ns)
+{
+    uint32_t counts[SPACE_SERVERS_MAX] = {0};
+    uint64_t done = 0;
+    int error = await_free(master, count, deadline_ns);
+    if (error != 0)
+        return error;
+    divide(master, count, counts);
+    space->users++;
+    for (uint32_t slot = 0; slot < SPACE_SERVERS_MAX && error == 0; slot++) {
+        struct master_server *server = master->servers[slot];
+        uint32_t here = 0;
+        if (counts[slot] > 0)
+            error = server == NULL ? -ENOSPC
+                                   : reserve_at(master, space, server, counts[slot], deadline_ns, &here);
+        done += here;
+    }
+    if (error != 0)
+        (void)master_release(master, space, base_min(done, space->spare_count));
+    master_space_put(master, space);
+    return error;
+}
+
+/* ---- releasing, binding ------------------------------------------------------------------------- */
+
+/* Choose the next server in turn that has spare chunks of a namespace. @param only  the one to choose; NULL: any */
+static struct master_server *next_with_spare(const struct space_master *master, struct master_space *space,
+                                             const struct master_server *only)
+{
+    for (uint32_t i = 0; i < master->slots; i++) {
+        struct master_server *server = master->servers[space->turn % master->slots];
+        space->turn = (space->turn + 1) % master->slots;
+        if (server != NULL && (only == NULL || server == only) && space->spare[server->slot].count > 0)
+            return server;
+    }
+    return NULL;
+}
+
+static uint32_t pop_spare(struct master_space *space, const struct master_server *server)
+{
+    space->spare_count--;
+    return pop_chunk(server, &space->spare[server->slot]);
+}
+
+int master_release(struct space_master *master, struct master_space *space, uint64_t count)
+{
+    if (count > space->spare_count)
+        return -ENOSPC;
+    for (uint64_t i = 0; i < count; i++) {
+        struct master_server *server = next_with_spare(master, space, NULL);
+        base_assert(server != NULL);
+        server->chunks[pop_spare(space, server)].is_leaving = true;
+        server->leaving++;
+    }
+    master_poke_servers(master);
+    return 0;
+}
+
+int master_bind(struct space_master *master, struct master_region *region, const struct master_server *only)
+{
+    struct master_space *space = region->space;
+    const uint64_t spare = only == NULL ? space->spare_count : space->spare[only->slot].count;
+    if (spare < region->chunk_count)
+        return -ENOSPC;
+    for (uint32_t i = 0; i < region->chunk_count; i++) {
+        struct master_server *server = next_with_spare(master, space, only);
+        base_assert(server != NULL);
+        const uint32_t chunk = pop_spare(space, server);
+        server->chunks[chunk].region_number = region->number;
+        server->chunks[chunk].region_space = space->number;
+        region->places[i] = (uint64_t)chunk << 32 | server->number;
+    }
+    return 0;
+}

@@ -1,0 +1,155 @@
+/*
+ * The insides of a client, for its files. It is used by tasks of one scheduler, or by one thread at a time; besides, its
+ * keeper (a task of that scheduler, or a thread) renews the lease, and touches only what says so.
+ */
+#ifndef SPACE_CLIENT_H
+#define SPACE_CLIENT_H
+
+#include "base/base.h"
+#include "space/wire.h"
+#include "task/node.h"
+#include "task/worker.h"
+#include <tarn/rpc.h>
+
+#define CLIENT_PIECES 128 /* operations of the fabric that a space has posted at most */
+
+struct client_link;
+
+/* An operation of the fabric, which is a part of one of the space. */
+struct client_piece {
+    struct tarn_fabric_op op;
+    struct iovec iov[TARN_FABRIC_IOV_MAX];
+    struct tarn_space_op *owner;
+    struct client_link *over;
+    struct base_list link; /* in the space's list of those that are free, or that are posted */
+    bool is_awaited;       /* a task waits for it */
+};
+
+struct tarn_space {
+    struct tarn_node *node;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain; /* of this side, with its local memory; it exports nothing */
+    char address[SPACE_ADDRESS_MAX + 1];
+    uint64_t cache_bytes;
+    uint64_t chunk_bytes;
+    uint32_t chunk_shift;            /* chunk_bytes is two to this power */
+    struct task_mutex control;       /* held by the task that asks the master */
+    struct tarn_rpc_connection *rpc; /* with the master; NULL: there is none now */
+
+    /* The session: the keeper reads and writes it, too, with the lock. */
+    struct task_worker keeper;
+    struct base_spin lock;
+    uint8_t session[SPACE_SESSION_BYTES];
+    uint64_t lease_ns;
+    uint64_t next_held_until_ns;    /* the end of the lease of a session that is being begun */
+    _Atomic uint64_t held_until_ns; /* the end of the lease by this clock; 0: it has ended */
+    _Atomic bool is_lost;           /* the master does not know the session: it is to be begun again */
+
+    struct base_list namespaces; /* of struct tarn_space_namespace */
+    struct base_list cached;     /* of struct client_memory that no region has, the latest first */
+    uint64_t cached_bytes;
+    struct base_list free_pieces, posted_pieces;
+    struct client_piece pieces[CLIENT_PIECES];
+};
+
+struct tarn_space_namespace {
+    struct base_list link;
+    struct tarn_space *space;
+    uint32_t number;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    uint8_t secret[TARN_SPACE_SECRET_MAX]; /* to join again with */
+    uint32_t secret_bytes;
+    struct base_list regions; /* of struct tarn_space_region */
+    struct base_list links;   /* of struct client_link */
+};
+
+/* A connection with a memory server, in the domain of a namespace. */
+struct client_link {
+    struct base_list link;
+    struct tarn_space_namespace *of;
+    uint32_t server;
+    struct tarn_fabric_connection *connection; /* NULL: there is none now */
+    uint32_t users;                            /* tasks that use it, and operations posted over it */
+    bool is_connecting;                        /* a task is at it */
+};
+
+/* Where a chunk of a region is. */
+struct client_target {
+    struct client_link *link; /* NULL: its place is not known */
+    struct tarn_fabric_handle handle;
+};
+
+/* Local memory for a region. */
+struct client_memory {
+    struct base_list link; /* in the space's cache */
+    struct tarn_fabric_region *region;
+};
+
+struct tarn_space_region {
+    struct base_list link;
+    struct tarn_space_namespace *of;
+    uint32_t number;
+    enum tarn_space_class memory_class;
+    uint64_t address; /* of its first byte, which may lie within a region of the master's */
+    uint64_t bytes;
+    uint64_t skipped;      /* bytes of its first chunk that lie before it */
+    uint32_t first_chunk;  /* number of its first chunk in the master's region */
+    uint32_t target_count; /* chunks */
+    struct client_target *targets;
+    struct client_memory *memory; /* NULL: it is not mapped */
+    int error;                    /* -ESTALE: it is gone */
+};
+
+/* ---- client.c ----------------------------------------------------------------------------------- */
+
+/** Ask the master, again and again until the deadline while that is not there, and begin the session again if it is lost.
+ * @param request  its session is filled in @param result  NULL: nothing is expected @return what the master answers; an
+ * error of rpc's. Yields. */
+base_must_check int client_ask(struct tarn_space *space, enum space_method method, uint8_t *request,
+                               const struct space_cursor *end, uint8_t *result, uint32_t room,
+                               uint64_t deadline_ns, uint32_t *ret_bytes);
+
+/** Begin a request: the session's bytes, and then what is put at the cursor. */
+struct space_cursor client_begin(uint8_t *request);
+
+/** Whether the lease holds now. Any thread or task. */
+bool client_holds(const struct tarn_space *space);
+
+/** Wait until the lease holds, beginning the session again if that is lost. @return 0; -ETIMEDOUT; errors of the master's.
+ * Yields. */
+base_must_check int client_await_lease(struct tarn_space *space, uint64_t deadline_ns);
+
+/* ---- links.c ------------------------------------------------------------------------------------ */
+
+/** Read where the chunks of a region are. @return 0; errors of the master's. Yields. */
+base_must_check int client_locate(struct tarn_space_region *region, uint64_t deadline_ns);
+
+/** Connect with the server of one of a region's chunks. @return 0; -EHOSTUNREACH; -ENODATA; -ETIMEDOUT. Yields. */
+base_must_check int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns);
+
+/** Connect with the servers of all chunks of a region. @return as client_reach(). Yields. */
+base_must_check int client_reach_all(struct tarn_space_region *region, uint64_t deadline_ns);
+
+/** Whether a link can be used now. */
+static inline bool client_is_up(const struct client_link *link)
+{
+    return link != NULL && link->connection != NULL && tarn_fabric_error(link->connection) == 0;
+}
+
+/** End all connections with memory servers, those with operations too. Yields. */
+void client_leave_servers(struct tarn_space *space);
+
+/** Free a namespace's connections. Yields. */
+void client_free_links(struct tarn_space_namespace *of);
+
+/* ---- regions.c ---------------------------------------------------------------------------------- */
+
+/** Free local memory of the cache. Yields. */
+void client_memory_free(struct tarn_space *space, struct client_memory *memory);
+
+/* ---- data.c ------------------------------------------------------------------------------------- */
+
+/** Take what was posted over a connection that has ended, all of which has finished. */
+void client_take_all(struct tarn_space *space, const struct client_link *link);
+
+#endif

@@ -1,0 +1,9 @@
+/* What spaces must do on every provider. */
+#ifndef SPACE_CONFORMANCE_TESTING_H
+#define SPACE_CONFORMANCE_TESTING_H
+
+#include "space/testing.h"
+
+extern const struct testing_suite space_conformance;
+
+#endif

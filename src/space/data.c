@@ -1,0 +1,363 @@
+/* A client's operations: cut at the borders of chunks, posted together, and counted only within the lease. */
+#include "fabric/fabric.h"
+#include "space/client.h"
+#include <errno.h>
+#include <string.h>
+
+#define TAG 2 /* the tag under which the fabric counts this layer's operations */
+
+/* ---- where bytes are ---------------------------------------------------------------------------- */
+
+/* A part of a region that lies in one chunk. */
+struct part {
+    uint32_t target;
+    uint64_t offset; /* in the chunk */
+    uint64_t bytes;
+};
+
+/* The part that begins at an offset of a region. @param bytes  the most that are wanted */
+static struct part part_at(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
+{
+    const struct tarn_space *space = region->of->space;
+    const uint64_t at = region->skipped + offset, in_chunk = at & (space->chunk_bytes - 1);
+    const uint64_t left = base_min(space->chunk_bytes - in_chunk, TARN_FABRIC_BYTES_MAX);
+    return (struct part){
+        .target = (uint32_t)(at >> space->chunk_shift), .offset = in_chunk, .bytes = base_min(bytes, left)};
+}
+
+static bool is_within(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
+{
+    return offset <= region->bytes && bytes <= region->bytes - offset;
+}
+
+static bool is_swap(enum tarn_fabric_op_kind kind)
+{
+    return kind == TARN_FABRIC_CAS || kind == TARN_FABRIC_FAA;
+}
+
+/* Whether a client may make a swap there. */
+static int check_swap(const struct tarn_space_region *region, uint64_t offset)
+{
+    if (!base_is_aligned(region->skipped + offset, 8))
+        return -EINVAL;
+    return region->memory_class == TARN_SPACE_WORDS ? 0 : -EACCES;
+}
+
+/* What an outcome of the fabric's means for a client. */
+static int outcome_of(const struct tarn_space *space, int result)
+{
+    switch (result) {
+    case 0:
+        return client_holds(space) ? 0 : -ESTALE;
+    case -EPIPE:
+    case -ECONNRESET:
+    case -ECONNABORTED:
+        return -EHOSTUNREACH;
+    default:
+        return result;
+    }
+}
+
+/* ---- one part, waited for ----------------------------------------------------------------------- */
+
+/* Carry out an operation that lies in one chunk. */
+static int run_part(struct tarn_space_region *region, const struct part *part, struct tarn_fabric_op *op,
+                    uint64_t deadline_ns)
+{
+    struct tarn_space *space = region->of->space;
+    struct client_target *target = &region->targets[part->target];
+    if (base_unlikely(!client_is_up(target->link) || target->handle.key == 0 || !client_holds(space))) {
+        int error = client_reach(region, part->target, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+    op->tag = TAG;
+    op->handle = &target->handle;
+    op->offset = part->offset;
+    struct client_link *link = target->link;
+    link->users++;
+    int error = fabric_run(link->connection, op, deadline_ns);
+    link->users--;
+    return outcome_of(space, error);
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------- */
+
+/* Note the end of a piece, and free it. */
+static void take_piece(struct tarn_space *space, struct client_piece *piece)
+{
+    struct tarn_space_op *op = piece->owner;
+    const int result = outcome_of(space, piece->op.result);
+    if (is_swap(op->kind))
+        op->before = piece->op.before;
+    if (result != 0) {
+        op->done_bytes = op->bytes; /* nothing more is posted */
+        if (op->result == 0)
+            op->result = result;
+    }
+    op->pieces--;
+    op->finished = op->pieces == 0 && op->done_bytes == op->bytes;
+    piece->over->users--;
+    base_list_remove(&piece->link);
+    base_list_push_back(&space->free_pieces, &piece->link);
+}
+
+void client_take_all(struct tarn_space *space, const struct client_link *link)
+{
+    for (struct base_list *at = space->posted_pieces.next, *next; at != &space->posted_pieces; at = next) {
+        struct client_piece *piece = base_container_of(at, struct client_piece, link);
+        next = at->next;
+        if (piece->over == link && !piece->is_awaited && tarn_fabric_test(&piece->op))
+            take_piece(space, piece);
+    }
+}
+
+/* Describe the local memory of a part of an operation. */
+static uint32_t cut_vectors(const struct tarn_space_op *op, uint64_t skip, uint64_t bytes,
+                            struct iovec *ret_iov)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < op->iov_count && bytes > 0; i++) {
+        const struct iovec *iov = &op->iov[i];
+        if (skip >= iov->iov_len) {
+            skip -= iov->iov_len;
+            continue;
+        }
+        const uint64_t here = base_min((uint64_t)iov->iov_len - skip, bytes);
+        ret_iov[count++] =
+            (struct iovec){.iov_base = (uint8_t *)iov->iov_base + skip, .iov_len = (size_t)here};
+        bytes -= here;
+        skip = 0;
+    }
+    return count;
+}
+
+/* Post as much of an operation as can be now. */
+static void post_more(struct tarn_space *space, struct tarn_space_op *op)
+{
+    while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
+        const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
+        struct client_target *target = &op->region->targets[part.target];
+        if (!client_is_up(target->link) || target->handle.key == 0 || !client_holds(space))
+            return;
+        struct client_piece *piece =
+            base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
+        piece->owner = op;
+        piece->over = target->link;
+        piece->is_awaited = false;
+        piece->op = (struct tarn_fabric_op){.kind = op->kind,
+                                            .tag = TAG,
+                                            .handle = &target->handle,
+                                            .offset = part.offset,
+                                            .compare = op->compare,
+                                            .operand = op->operand};
+        if (!is_swap(op->kind)) {
+            piece->op.iov = piece->iov;
+            piece->op.iov_count = cut_vectors(op, op->done_bytes, part.bytes, piece->iov);
+        }
+        op->done_bytes += part.bytes;
+        op->pieces++;
+        target->link->users++;
+        base_list_push_back(&space->posted_pieces, &piece->link);
+        tarn_fabric_post(target->link->connection, &piece->op, 1);
+    }
+}
+
+/* ---- posting, waiting --------------------------------------------------------------------------- */
+
+/* Check an operation, and set what the space sets. @return 0; why it cannot be */
+static int begin_op(struct tarn_space_op *op)
+{
+    op->before = op->done_bytes = op->bytes = 0;
+    op->pieces = 0;
+    op->result = 0;
+    op->finished = false;
+    if (op->region->error != 0)
+        return op->region->error;
+    if (is_swap(op->kind)) {
+        op->bytes = 8;
+        return is_within(op->region, op->offset, 8) ? check_swap(op->region, op->offset) : -EINVAL;
+    }
+    if ((op->kind != TARN_FABRIC_READ && op->kind != TARN_FABRIC_WRITE) ||
+        op->iov_count > TARN_FABRIC_IOV_MAX)
+        return -EINVAL;
+    for (uint32_t i = 0; i < op->iov_count; i++) {
+        if (op->iov[i].iov_len > TARN_SPACE_BYTES_MAX)
+            return -EINVAL;
+        op->bytes += op->iov[i].iov_len;
+    }
+    return is_within(op->region, op->offset, op->bytes) ? 0 : -EINVAL;
+}
+
+/* End an operation of which nothing is posted. */
+static void end_op(struct tarn_space_op *op, int result)
+{
+    op->result = op->result == 0 ? result : op->result;
+    op->done_bytes = op->bytes;
+    op->finished = op->pieces == 0;
+}
+
+void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const int error = begin_op(&ops[i]);
+        if (error != 0 || ops[i].bytes == 0)
+            end_op(&ops[i], error);
+        else
+            post_more(space, &ops[i]);
+    }
+}
+
+/* Choose a posted piece that no task waits for. @param op  whose; NULL: anybody's. @return NULL: there is none */
+static struct client_piece *find_piece(const struct tarn_space *space, const struct tarn_space_op *op)
+{
+    for (struct base_list *at = space->posted_pieces.next; at != &space->posted_pieces; at = at->next) {
+        struct client_piece *piece = base_container_of(at, struct client_piece, link);
+        if ((op == NULL || piece->owner == op) && !piece->is_awaited)
+            return piece;
+    }
+    return NULL;
+}
+
+/* Wait for a piece, and give its connection up if it does not come. */
+static void await_piece(struct tarn_space *space, struct client_piece *piece, uint64_t deadline_ns)
+{
+    piece->is_awaited = true;
+    int error = tarn_fabric_await(&piece->op, 1, deadline_ns);
+    if (error != 0)
+        error = tarn_fabric_wait(&piece->op, 1, task_now()); /* that gives the connection up */
+    take_piece(space, piece);
+}
+
+/* Do one thing for an operation that has not finished. */
+static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint64_t deadline_ns)
+{
+    post_more(space, op);
+    struct client_piece *piece = find_piece(space, op);
+    int error = 0;
+    if (piece == NULL && op->pieces == 0) {
+        const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
+        if (base_list_empty(&space->free_pieces))
+            piece = find_piece(space, NULL);
+        else
+            error = client_reach(op->region, part.target, deadline_ns);
+    }
+    if (piece != NULL)
+        await_piece(space, piece, deadline_ns);
+    else if (error != 0)
+        end_op(op, error);
+    else if (!op->finished && op->pieces > 0)
+        task_yield(); /* other tasks wait for its pieces, and take them */
+}
+
+int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count, uint64_t deadline_ns)
+{
+    int first = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        while (!ops[i].finished)
+            advance_op(space, &ops[i], deadline_ns);
+        if (first == 0)
+            first = ops[i].result;
+    }
+    return first;
+}
+
+bool tarn_space_test(struct tarn_space *space, struct tarn_space_op *op)
+{
+    struct client_piece *piece;
+    while (!op->finished && (piece = find_piece(space, op)) != NULL && tarn_fabric_test(&piece->op))
+        take_piece(space, piece);
+    if (!op->finished)
+        post_more(space, op);
+    if (!op->finished && op->pieces == 0 && !base_list_empty(&space->free_pieces))
+        end_op(op, -ENOTCONN);
+    return op->finished;
+}
+
+/* ---- calls that wait ---------------------------------------------------------------------------- */
+
+static int move_bytes(struct tarn_space_region *region, enum tarn_fabric_op_kind kind, uint64_t offset,
+                      void *memory, uint64_t bytes, uint64_t deadline_ns)
+{
+    const struct iovec iov = {.iov_base = memory, .iov_len = bytes};
+    if (!is_within(region, offset, bytes))
+        return -EINVAL;
+    if (region->error != 0)
+        return region->error;
+    const struct part part = part_at(region, offset, bytes);
+    if (part.bytes == bytes) {
+        struct tarn_fabric_op op = {.kind = kind, .iov = &iov, .iov_count = 1};
+        return run_part(region, &part, &op, deadline_ns);
+    }
+    struct tarn_space_op op = {.kind = kind, .region = region, .offset = offset, .iov = &iov, .iov_count = 1};
+    tarn_space_post(region->of->space, &op, 1);
+    return tarn_space_wait(region->of->space, &op, 1, deadline_ns);
+}
+
+/* Where a pointer into a region's local memory points. @return false: it does not */
+static bool find_offset(const struct tarn_space_region *region, const void *memory, uint64_t *ret_offset)
+{
+    const uintptr_t begin = region->memory == NULL ? 0 : (uintptr_t)region->memory->region->memory;
+    *ret_offset = (uintptr_t)memory - begin;
+    return begin != 0 && (uintptr_t)memory >= begin;
+}
+
+int tarn_space_read(struct tarn_space_region *region, void *memory, uint64_t bytes, uint64_t deadline_ns)
+{
+    uint64_t offset;
+    return find_offset(region, memory, &offset)
+               ? move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns)
+               : -EINVAL;
+}
+
+int tarn_space_write(struct tarn_space_region *region, const void *memory, uint64_t bytes,
+                     uint64_t deadline_ns)
+{
+    uint64_t offset;
+    return find_offset(region, memory, &offset)
+               ? tarn_space_write_at(region, offset, memory, bytes, deadline_ns)
+               : -EINVAL;
+}
+
+int tarn_space_read_at(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
+                       uint64_t deadline_ns)
+{
+    return move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns);
+}
+
+int tarn_space_write_at(struct tarn_space_region *region, uint64_t offset, const void *memory, uint64_t bytes,
+                        uint64_t deadline_ns)
+{
+    void *from = (void *)(uintptr_t)memory; /* a WRITE changes nothing there */
+    return move_bytes(region, TARN_FABRIC_WRITE, offset, from, bytes, deadline_ns);
+}
+
+static int swap_word(struct tarn_space_region *region, struct tarn_fabric_op *op, uint64_t offset,
+                     uint64_t deadline_ns, uint64_t *ret_before)
+{
+    if (!is_within(region, offset, 8))
+        return -EINVAL;
+    int error = check_swap(region, offset);
+    if (error == 0)
+        error = region->error;
+    const struct part part = part_at(region, offset, 8);
+    if (error == 0)
+        error = run_part(region, &part, op, deadline_ns);
+    if (error == 0)
+        *ret_before = op->before;
+    return error;
+}
+
+int tarn_space_cas(struct tarn_space_region *region, uint64_t offset, uint64_t compare, uint64_t operand,
+                   uint64_t deadline_ns, uint64_t *ret_before)
+{
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_CAS, .compare = compare, .operand = operand};
+    return swap_word(region, &op, offset, deadline_ns, ret_before);
+}
+
+int tarn_space_faa(struct tarn_space_region *region, uint64_t offset, uint64_t add, uint64_t deadline_ns,
+                   uint64_t *ret_before)
+{
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_FAA, .operand = add};
+    return swap_word(region, &op, offset, deadline_ns, ret_before);
+}

@@ -1,0 +1,203 @@
+/* A client's connections with memory servers, and where the chunks of regions are. */
+#include "fabric/fabric.h"
+#include "space/client.h"
+#include <errno.h>
+#include <string.h>
+
+#define PAUSE_NS     (10 * BASE_NS_PER_MS) /* before a server is tried again */
+#define SERVER_BYTES (SPACE_IDENTITY_BYTES + 8 + TARN_SPACE_NAME_MAX + SPACE_ADDRESS_MAX)
+
+/* ---- places ------------------------------------------------------------------------------------- */
+
+/* The link of a server. @return NULL: no memory */
+static struct client_link *link_of(struct tarn_space_namespace *of, uint32_t server)
+{
+    for (struct base_list *at = of->links.next; at != &of->links; at = at->next) {
+        struct client_link *link = base_container_of(at, struct client_link, link);
+        if (link->server == server)
+            return link;
+    }
+    struct client_link *link = base_alloc(&of->space->node->memory, sizeof(*link));
+    if (link == NULL)
+        return NULL;
+    link->of = of;
+    link->server = server;
+    base_list_push_back(&of->links, &link->link);
+    return link;
+}
+
+/* Note places that the master has told. @return 0; -ENOMEM; -EPROTO */
+static int note_places(struct tarn_space_region *region, uint32_t first, struct space_cursor *cursor,
+                       uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct client_target *target = &region->targets[first + i];
+        struct space_place place;
+        space_take_place(cursor, &place);
+        struct client_link *link = link_of(region->of, place.server);
+        if (link == NULL)
+            return -ENOMEM;
+        target->link = link;
+        target->handle = (struct tarn_fabric_handle){.domain = place.domain,
+                                                     .key = place.key,
+                                                     .bytes = region->of->space->chunk_bytes,
+                                                     .rights = space_rights(region->memory_class)};
+    }
+    return cursor->is_wrong ? -EPROTO : 0;
+}
+
+int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
+{
+    struct base_account *account = &region->of->space->node->memory;
+    uint8_t request[SPACE_REQUEST_MAX], *result = base_alloc(account, SPACE_RESULT_MAX);
+    int error = result == NULL ? -ENOMEM : 0;
+    for (uint32_t done = 0; done < region->target_count && error == 0;) {
+        struct space_cursor end = client_begin(request);
+        uint32_t bytes = 0;
+        space_put(&end, region->of->number, 4);
+        space_put(&end, region->number, 4);
+        space_put(&end, region->first_chunk + done, 4);
+        space_put(&end, 0, 4);
+        error = client_ask(region->of->space, SPACE_PLACES, request, &end, result, SPACE_RESULT_MAX,
+                           deadline_ns, &bytes);
+        const uint32_t count = base_min(bytes / SPACE_PLACE_BYTES, region->target_count - done);
+        struct space_cursor cursor = space_cursor_from(result, bytes);
+        if (error == 0)
+            error = count == 0 ? -EPROTO : note_places(region, done, &cursor, count);
+        done += count;
+    }
+    base_free(account, result, SPACE_RESULT_MAX);
+    return error == -ENOENT ? -ESTALE : error;
+}
+
+/* ---- connections -------------------------------------------------------------------------------- */
+
+/* End a link's connection, and wait until nobody uses it. */
+static void leave_link(struct client_link *link, int error)
+{
+    struct tarn_space *space = link->of->space;
+    struct tarn_fabric_connection *connection = link->connection;
+    if (connection == NULL)
+        return;
+    link->connection = NULL;
+    fabric_connection_end(connection, "given up", error);
+    client_take_all(space, link);
+    while (link->users > 0) {
+        task_yield(); /* those that wait for it have its error now */
+        client_take_all(space, link);
+    }
+    tarn_fabric_disconnect(connection);
+}
+
+void client_leave_servers(struct tarn_space *space)
+{
+    for (struct base_list *of = space->namespaces.next; of != &space->namespaces; of = of->next) {
+        struct base_list *links = &base_container_of(of, struct tarn_space_namespace, link)->links;
+        for (struct base_list *at = links->next; at != links; at = at->next)
+            leave_link(base_container_of(at, struct client_link, link), -ESTALE);
+    }
+}
+
+void client_free_links(struct tarn_space_namespace *of)
+{
+    while (!base_list_empty(&of->links)) {
+        struct client_link *link = base_container_of(base_list_first(&of->links), struct client_link, link);
+        leave_link(link, -ECONNABORTED);
+        base_list_remove(&link->link);
+        base_free(&of->space->node->memory, link, sizeof(*link));
+    }
+}
+
+/* Ask the master for a memory server's address. */
+static int ask_address(const struct client_link *link, char *ret_address, uint64_t deadline_ns)
+{
+    uint8_t request[SPACE_REQUEST_MAX], result[SERVER_BYTES];
+    struct space_cursor end = client_begin(request);
+    uint32_t bytes;
+    space_put(&end, link->server, 4);
+    space_put(&end, 0, 4);
+    int error =
+        client_ask(link->of->space, SPACE_SERVER, request, &end, result, sizeof(result), deadline_ns, &bytes);
+    if (error != 0)
+        return error;
+    struct space_cursor cursor = space_cursor_from(result, bytes);
+    (void)space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
+    space_take_zeros(&cursor, 4);
+    const size_t name_bytes = space_take(&cursor, 2), address_bytes = space_take(&cursor, 2);
+    (void)space_take_bytes(&cursor, name_bytes);
+    return space_take_text(&cursor, address_bytes, ret_address, SPACE_ADDRESS_MAX) &&
+                   space_cursor_is_done(&cursor)
+               ? 0
+               : -EPROTO;
+}
+
+/* Connect a link in one attempt. */
+static int connect_link(struct client_link *link, uint64_t deadline_ns)
+{
+    struct tarn_space *space = link->of->space;
+    char address[SPACE_ADDRESS_MAX + 1];
+    uint8_t data[SPACE_HELLO_BYTES];
+    struct space_hello hello = {.space_namespace = link->of->number};
+    const struct tarn_fabric_connect_options options = {
+        .data = data, .data_bytes = sizeof(data), .messages_are_rare = true};
+    int error = ask_address(link, address, deadline_ns);
+    if (error != 0)
+        return error;
+    memcpy(hello.session, space->session, SPACE_SESSION_BYTES);
+    space_hello_save(&hello, data);
+    return tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
+}
+
+/* Whether a server may be reached later, if an attempt has ended so. */
+static bool may_come(int error)
+{
+    return error != -ENODATA && error != -ENOMEM && error != -ECANCELED && error != -ESTALE &&
+           error != -EPROTO && error != -EACCES && error != -EPERM && error != -EINVAL;
+}
+
+/* Connect a link, or wait for the task that does, in one attempt. */
+static int try_link(struct client_link *link, uint64_t deadline_ns)
+{
+    if (client_is_up(link))
+        return 0;
+    if (link->is_connecting)
+        return -EALREADY;
+    link->is_connecting = true;
+    leave_link(link, -ECONNABORTED);
+    int error = connect_link(link, deadline_ns);
+    link->is_connecting = false;
+    return error;
+}
+
+int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
+{
+    struct tarn_space *space = region->of->space;
+    int error = client_await_lease(space, deadline_ns);
+    for (;;) {
+        if (error == 0 && region->error != 0)
+            error = region->error;
+        if (error == 0 && (region->targets[target].link == NULL || region->targets[target].handle.key == 0))
+            error = client_locate(region, deadline_ns);
+        if (error == 0) /* also where the place has no handle, to learn whether the server is lost for good */
+            error = try_link(region->targets[target].link, deadline_ns);
+        if (error == 0 && region->targets[target].handle.key == 0)
+            error = -EHOSTUNREACH;
+        if (error == 0 || !may_come(error))
+            return error;
+        if (task_now() >= deadline_ns)
+            return -EHOSTUNREACH;
+        if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0)
+            return -ECANCELED;
+        error = client_await_lease(space, deadline_ns);
+    }
+}
+
+int client_reach_all(struct tarn_space_region *region, uint64_t deadline_ns)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < region->target_count && error == 0; i++) {
+        if (!client_is_up(region->targets[i].link) || region->targets[i].handle.key == 0)
+            error = client_reach(region, i, deadline_ns);
+    }
+    return error;
+}

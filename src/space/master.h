@@ -1,0 +1,369 @@
+/* The insides of a master, for its files: all of it belongs to tasks of its scheduler, so nothing is locked. */
+#ifndef SPACE_MASTER_H
+#define SPACE_MASTER_H
+
+#include "cluster/cluster.h"
+#include "space/space.h"
+#include "space/wire.h"
+#include <tarn/rpc.h>
+
+#define MASTER_SALT_BYTES 16
+#define MASTER_HASH_BYTES 32
+
+/* A growing array of pointers. All zero is empty. */
+struct master_list {
+    void **items;
+    uint32_t count;
+    uint32_t room;
+};
+
+/** Append. @return 0; -ENOMEM */
+base_must_check int master_list_add(struct base_account *account, struct master_list *list, void *item);
+
+/** Remove an item, if it is there; the others keep their order. @return whether it was */
+bool master_list_remove(struct master_list *list, const void *item);
+
+/** Whether an item is there. */
+bool master_list_has(const struct master_list *list, const void *item);
+
+/** Free the array. */
+void master_list_free(struct base_account *account, struct master_list *list);
+
+/* ---- what there is ------------------------------------------------------------------------------ */
+
+/* A chunk of a memory server. */
+struct master_chunk {
+    uint32_t space_number;  /* its namespace; 0: none */
+    uint32_t region_number; /* its region; 0: none */
+    uint32_t region_space;  /* the namespace of its region */
+    uint32_t next;          /* place of the next chunk of the list that it is in, counted from 1; 0: none */
+    bool is_leaving;        /* it is to be unassigned from its namespace, and is in no list */
+    struct space_keys keys; /* of its namespace */
+};
+
+/* A list of chunks of one server, by their places, counted from 1. */
+struct master_chunks {
+    uint32_t first; /* 0: it is empty */
+    uint32_t count;
+};
+
+struct master_server {
+    uint32_t number;
+    uint32_t slot; /* place in master.servers */
+    uint8_t identity[SPACE_IDENTITY_BYTES];
+    char name[TARN_SPACE_NAME_MAX + 1];
+    char address[SPACE_ADDRESS_MAX + 1];
+    uint32_t chunk_count;
+    struct master_chunk *chunks;
+    struct master_chunks free; /* chunks of no namespace; empty unless it is live */
+    uint32_t leaving;          /* chunks that are to be unassigned */
+    bool is_live;     /* it is attended, its chunks are known, and it has fenced all that have ended */
+    bool must_report; /* what became of an order is not known: its attendant ends the connection */
+    struct tarn_rpc_connection *connection; /* over which the master calls it; NULL: it is not attended */
+    struct tarn_rpc_connection *reporting;  /* over which it is telling its chunks; NULL: it is not */
+    uint32_t calls;                         /* calls of the master over `connection` that are under way */
+    uint64_t fenced;                        /* the master's `expiries` when it last had fenced */
+    struct task_semaphore work;             /* posted when its attendant has something to do */
+};
+
+struct master_space {
+    uint32_t number;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    uint8_t salt[MASTER_SALT_BYTES];
+    uint8_t hash[MASTER_HASH_BYTES]; /* of salt and secret */
+    uint64_t next_address;
+    uint64_t bound_address; /* addresses below it may have been used: what is stored */
+    bool is_stored;         /* false: it is being made, and nobody sees it */
+    bool is_deleted;
+    uint32_t users;             /* methods and sessions that have it */
+    struct master_list regions; /* of struct master_region, by number, and so by address */
+    struct master_chunks
+        spare[SPACE_SERVERS_MAX]; /* by server: chunks that are reserved and have no region */
+    uint64_t spare_count;
+    uint32_t turn; /* slot of the server whose turn it is */
+};
+
+struct master_region {
+    struct master_space *space;
+    uint32_t number;
+    enum tarn_space_class memory_class;
+    bool is_stored; /* false: it is being made, and nobody sees it */
+    bool is_freed;
+    bool is_going;                      /* its chunks are being given back */
+    char name[TARN_SPACE_NAME_MAX + 1]; /* "": none */
+    uint64_t address;
+    uint64_t bytes;
+    uint32_t holds; /* sessions that hold it */
+    uint32_t chunk_count;
+    uint64_t *places; /* of each chunk: number of its server, and its place there */
+};
+
+struct master_session {
+    uint8_t id[SPACE_SESSION_BYTES];
+    uint64_t heard_ns;          /* when it was last heard of */
+    uint64_t expiry;            /* the master's `expiries` when it expired; 0: it is live */
+    uint32_t users;             /* methods that have it */
+    bool has_ended;             /* it is freed when no method has it */
+    struct master_list spaces;  /* that it has joined */
+    struct master_list regions; /* that it holds, once for each time */
+};
+
+struct master_change;
+
+/* Changes that belong together, in the order in which they are stored. */
+struct master_set {
+    struct base_list link;
+    struct master_change *first, *last;
+    int error;             /* why it cannot be stored: a change had no memory */
+    struct task_wait wait; /* its caller's, which is told what became of it */
+};
+
+/* A multi that is being gathered. */
+struct master_batch {
+    struct cluster_change changes[CLUSTER_MULTI_MAX];
+    uint32_t count;
+    uint64_t bytes;
+};
+
+enum master_count { MASTER_SECRETS, MASTER_SESSIONS, MASTER_EXPIRED, MASTER_STORES, MASTER_COUNTS };
+
+/* What there is, counted when a method has ended, for readers of statistics in other threads. */
+struct master_tally {
+    _Atomic uint64_t servers, chunks, chunks_free, namespaces, regions, sessions;
+};
+
+struct space_master {
+    struct tarn_node *node;
+    struct cluster *cluster;
+    struct task_sched *sched;
+    uint64_t lease_ns;
+    uint8_t secret[TARN_SPACE_SECRET_MAX]; /* of memory servers */
+    uint32_t secret_bytes;
+    uint64_t new_chunk_bytes; /* bytes of a chunk, if the space is new */
+    struct tarn_rpc_service service;
+    struct tarn_rpc_server *rpc;
+    struct task_group group;
+    _Atomic bool closing;
+
+    /* One term: what is known while it leads. */
+    uint64_t term;          /* the epoch that its changes carry */
+    _Atomic uint64_t epoch; /* the same while it serves; 0: it does not */
+    uint64_t chunk_bytes;
+    uint32_t next_server, next_space, next_region;
+    uint32_t bound_server, bound_space, bound_region; /* numbers below may have been given: what is stored */
+    struct master_server *servers[SPACE_SERVERS_MAX]; /* NULL: a free slot */
+    uint32_t slots;                                   /* slots that have been used */
+    struct master_list spaces, sessions;
+    uint32_t turn;          /* slot of the server whose turn it is to be reserved from */
+    uint64_t expiries;      /* times that sessions have expired, of which servers are to be told */
+    uint64_t grace_end_ns;  /* sessions of before may come until then; 0: that is over */
+    uint64_t old_expiry;    /* `expiries` when that was over */
+    bool is_settled;        /* all servers have fenced the sessions of before that have not come */
+    uint32_t running;       /* methods that run */
+    uint32_t tasks;         /* tasks of the term */
+    struct task_wait *idle; /* of the task that waits for one of these to become 0 */
+
+    /* Changes on their way into the store. */
+    struct base_list sets;           /* of struct master_set */
+    struct master_set orphans;       /* removals of nodes that were found to be of no use */
+    struct task_semaphore sets_wait; /* posted with each of them */
+    struct master_batch batch;       /* the storing task's */
+    bool is_storing;                 /* sets that have left the list are being stored */
+    int failed;                      /* why the term is over; 0: it is not */
+    struct task_semaphore over;      /* posted when the term is over */
+    struct task_semaphore reap;      /* posted when there is something to be given back */
+    _Atomic uint64_t counts[MASTER_COUNTS];
+    struct master_tally tally;
+};
+
+/** A method, or a task of the term, ends: one less of `running` or `tasks`. */
+void master_leave(struct space_master *master, uint32_t *count);
+
+/** Count what there is. */
+void master_tally(struct space_master *master);
+
+/* ---- store.c: changes of the metadata ----------------------------------------------------------- */
+
+/** An empty set. */
+void master_set_init(struct master_set *set);
+
+/** Add the storing of a node to a set. @param path  with a number, or two. @return where its bytes go; NULL: no memory, and
+ * master_store() will say so */
+uint8_t *master_set_put(struct space_master *master, struct master_set *set, const char *path,
+                        uint32_t bytes);
+
+/** Add the removal of a node. */
+void master_set_remove(struct space_master *master, struct master_set *set, const char *path);
+
+/** Store a set, and wait for that. Frees its changes. @return 0; -ENOMEM, -ENOSPC: nothing of it is stored; -ESHUTDOWN: the
+ * term is over. Yields. */
+base_must_check int master_store(struct space_master *master, struct master_set *set);
+
+/** Wait until everything that was noted is stored. @return 0; -ESHUTDOWN. Yields. */
+base_must_check int master_settle(struct space_master *master);
+
+/** Store what is noted, until the term is over or the master closes. A task. */
+void master_store_task(void *arg);
+
+/* ---- metadata.c: nodes -------------------------------------------------------------------------- */
+
+/** Add to a set: the configuration, with bounds raised so that the next numbers can be given. */
+void master_save_config(struct space_master *master, struct master_set *set);
+
+/** Add to a set: a memory server. */
+void master_save_server(struct space_master *master, struct master_set *set,
+                        const struct master_server *server);
+
+/** Raise the bound below which a namespace's addresses are, so that more can be given; it is to be saved then. */
+void master_bound_addresses(struct master_space *space);
+
+/** Add to a set: a namespace. */
+void master_save_space(struct space_master *master, struct master_set *set, const struct master_space *space);
+
+/** Add to a set: a region, with all parts of its list. */
+void master_save_region(struct space_master *master, struct master_set *set,
+                        const struct master_region *region);
+
+/** Add to a set: the removal of a memory server. */
+void master_forget_server(struct space_master *master, struct master_set *set,
+                          const struct master_server *server);
+
+/** Add to a set: the removal of a namespace. */
+void master_forget_space(struct space_master *master, struct master_set *set,
+                         const struct master_space *space);
+
+/** Add to a set: the removal of a region, with all parts of its list. */
+void master_forget_region(struct space_master *master, struct master_set *set,
+                          const struct master_region *region);
+
+/** Read everything. @param ret_is_new  there was nothing @return 0; -EUCLEAN (logged); errors of the cluster's. Yields. */
+base_must_check int master_load(struct space_master *master, uint64_t new_chunk_bytes, bool *ret_is_new);
+
+/* ---- spaces.c: namespaces, regions and their chunks --------------------------------------------- */
+
+/** The namespace of a number. @return NULL: there is none, any more or yet */
+struct master_space *master_space_of(const struct space_master *master, uint32_t number);
+
+/** The namespace of a name that is not deleted. @return NULL: there is none */
+struct master_space *master_space_named(const struct space_master *master, const char *name);
+
+/** Make a namespace that nobody sees yet. @return NULL: no memory */
+struct master_space *master_space_make(struct space_master *master, uint32_t number, const char *name);
+
+/** Give back a use of a namespace; one that is deleted and of no use is freed. */
+void master_space_put(struct space_master *master, struct master_space *space);
+
+/** Free what is not used any more. */
+void master_space_try_free(struct space_master *master, struct master_space *space);
+
+/** A namespace's region of a number. @return NULL: there is none */
+struct master_region *master_region_of(const struct master_space *space, uint32_t number);
+
+/** Make a region without chunks that nobody sees yet. @return NULL: no memory */
+struct master_region *master_region_make(struct space_master *master, struct master_space *space,
+                                         uint32_t number, uint32_t chunk_count);
+
+/** Take a region out, and free it. */
+void master_region_free(struct space_master *master, struct master_region *region);
+
+/** Give the chunks of a region back to its namespace, and forget them. */
+void master_region_take_chunks(struct space_master *master, struct master_region *region);
+
+/** The number of regions of all namespaces. */
+uint64_t master_count_regions(const struct space_master *master);
+
+/** Give back the regions that are freed and that nobody holds. Yields. */
+void master_reclaim(struct space_master *master);
+
+/* ---- chunks.c ----------------------------------------------------------------------------------- */
+
+/** The server of a number. @return NULL: there is none, any more or yet */
+struct master_server *master_server_of(const struct space_master *master, uint32_t number);
+
+/** Make a server, with no chunk assigned. @return NULL: no memory, or there are too many */
+struct master_server *master_server_make(struct space_master *master, uint32_t number, uint32_t chunk_count);
+
+/** Free a server that is not attended. */
+void master_server_free(struct space_master *master, struct master_server *server);
+
+/** Put a chunk where it belongs: into the list of free ones, into its namespace's, or among those that leave. */
+void master_chunk_place(struct space_master *master, struct master_server *server, uint32_t chunk);
+
+/** Sort all chunks of a server that has become live. */
+void master_server_sort(struct space_master *master, struct master_server *server);
+
+/** Take a server out of use: its lists are empty from now on. */
+void master_server_unsort(struct space_master *master, struct master_server *server);
+
+/**
+ * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -ETIMEDOUT: nothing is reserved. Yields.
+ */
+base_must_check int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
+                                   uint64_t deadline_ns);
+
+/** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
+int master_release(struct space_master *master, struct master_space *space, uint64_t count);
+
+/** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC */
+base_must_check int master_bind(struct space_master *master, struct master_region *region,
+                                const struct master_server *server);
+
+/* ---- servers.c: what memory servers ask --------------------------------------------------------- */
+
+/** The method REGISTER: README, "Messages", as for the three that follow. */
+int master_register(struct space_master *master, struct tarn_rpc_request *request);
+
+/** The method REPORT. */
+int master_report(struct space_master *master, struct tarn_rpc_request *request);
+
+/** The method ATTEND, which lasts as long as the memory server's connection. Yields. */
+int master_attend(struct space_master *master, struct tarn_rpc_request *request);
+
+/** The method ADMIT. */
+int master_admit(struct space_master *master, struct tarn_rpc_request *request);
+
+/** Call a memory server. @return 0; what it answers; -ENOTCONN: it is not attended. Yields. */
+base_must_check int master_order(struct master_server *server, enum space_order order, const void *data,
+                                 uint32_t bytes, void *result, uint32_t room, uint64_t deadline_ns);
+
+/** Wait until sessions of before the term have had the time to come. @return 0; -ETIMEDOUT; -ESHUTDOWN. Yields. */
+base_must_check int master_await_grace(const struct space_master *master, uint64_t deadline_ns);
+
+/** Have every server's attendant look whether there is something to do. */
+void master_poke_servers(struct space_master *master);
+
+/** Whether all servers that are attended have fenced the sessions that expired up to then. */
+bool master_have_fenced(const struct space_master *master, uint64_t expiry);
+
+/* ---- sessions.c --------------------------------------------------------------------------------- */
+
+/** The live session of an id. @return NULL: there is none */
+struct master_session *master_session_of(const struct space_master *master, const uint8_t *id);
+
+/** Whether there is a session of an id, live or expired. */
+bool master_session_is_known(const struct space_master *master, const uint8_t *id);
+
+/** Make a session. @return NULL: no memory, or there are too many */
+struct master_session *master_session_make(struct space_master *master, const uint8_t *id);
+
+/** Have a session hold a region. @return 0; -ENOMEM */
+base_must_check int master_hold(struct space_master *master, struct master_session *session,
+                                struct master_region *region);
+
+/** Have it hold a region once less. @return 0; -ENOENT: it does not hold it */
+int master_unhold(struct space_master *master, struct master_session *session, struct master_region *region);
+
+/** End a session: what it holds is given back. */
+void master_session_end(struct space_master *master, struct master_session *session);
+
+/** Free an ended session that no method has. */
+void master_session_try_free(struct space_master *master, struct master_session *session);
+
+/** Expire sessions, end those that all servers have fenced, give back what nobody holds; until the term is over. A task. */
+void master_reap_task(void *arg);
+
+/* ---- methods.c: what clients ask ---------------------------------------------------------------- */
+
+extern const struct tarn_rpc_method master_methods[SPACE_METHODS];
+
+#endif

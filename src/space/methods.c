@@ -1,0 +1,727 @@
+/* What clients ask of the master: README, "Messages". The methods of memory servers are servers.c's. */
+#include "space/master.h"
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WAIT_NS                                                                                              \
+    (60 * BASE_NS_PER_SECOND) /* the longest that a method without a deadline waits for memory servers */
+
+/* A request of a client, while its method runs. */
+struct asking {
+    struct space_master *master;
+    struct tarn_rpc_request *request;
+    struct space_cursor from; /* behind the session */
+    struct space_cursor to;   /* the result */
+    uint8_t id[SPACE_SESSION_BYTES];
+    struct master_session *session; /* NULL: there is none, or none any more */
+    uint64_t deadline_ns;
+};
+
+typedef int asking_function(struct asking *asking);
+
+/* ---- what requests name ------------------------------------------------------------------------- */
+
+/* Take the number of a namespace that the session has joined. @return NULL: it has not, or there is none any more */
+static struct master_space *take_space(struct asking *asking)
+{
+    struct master_space *space = master_space_of(asking->master, (uint32_t)space_take(&asking->from, 4));
+    return space != NULL && master_list_has(&asking->session->spaces, space) ? space : NULL;
+}
+
+/* Whether all of a request was taken. */
+static bool is_taken(const struct asking *asking)
+{
+    return space_cursor_is_done(&asking->from);
+}
+
+/* Take a name of a length that was taken before. @param ret_name  "": a length of 0 */
+static bool take_name(struct asking *asking, size_t bytes, char *ret_name)
+{
+    ret_name[0] = '\0';
+    return bytes == 0 || (space_take_text(&asking->from, bytes, ret_name, TARN_SPACE_NAME_MAX) &&
+                          space_name_is_good(ret_name));
+}
+
+/* Take the numbers of a namespace and of one of its regions. @param ret_region  NULL: there is none */
+static bool take_region(struct asking *asking, struct master_region **ret_region)
+{
+    struct master_space *space = take_space(asking);
+    const uint32_t number = (uint32_t)space_take(&asking->from, 4);
+    struct master_region *region = space == NULL ? NULL : master_region_of(space, number);
+    *ret_region = region != NULL && region->is_stored && !region->is_going ? region : NULL;
+    return !asking->from.is_wrong;
+}
+
+static void put_region(struct asking *asking, const struct master_region *region)
+{
+    const struct space_region_row row = {.number = region->number,
+                                         .memory_class = (uint8_t)region->memory_class,
+                                         .is_freed = region->is_freed,
+                                         .address = region->address,
+                                         .bytes = region->bytes,
+                                         .chunks = region->chunk_count};
+    space_put_region(&asking->to, &row);
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------- */
+
+static int ask_hello(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (asking->session == NULL && master_session_is_known(master, asking->id))
+        return -EEXIST; /* it has expired, and its connections are being ended */
+    if (asking->session == NULL && master_session_make(master, asking->id) == NULL)
+        return -ENOMEM;
+    space_put(&asking->to, atomic_load(&master->epoch), 8);
+    space_put(&asking->to, master->chunk_bytes, 8);
+    space_put(&asking->to, master->lease_ns / BASE_NS_PER_MS, 4);
+    space_put(&asking->to, 0, 4);
+    return 0;
+}
+
+static int ask_renew(struct asking *asking)
+{
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (asking->session == NULL)
+        return -ENOENT;
+    space_put(&asking->to, atomic_load(&asking->master->epoch), 8);
+    return 0;
+}
+
+static int ask_bye(struct asking *asking)
+{
+    if (!is_taken(asking))
+        return -EINVAL;
+    master_session_end(asking->master, asking->session);
+    return 0;
+}
+
+/* ---- namespaces --------------------------------------------------------------------------------- */
+
+/* @return whether the hash could be computed */
+static bool hash_secret(const uint8_t *salt, const void *secret, size_t bytes, uint8_t *ret_hash)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    const bool is_done = context != NULL && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1 &&
+                         EVP_DigestUpdate(context, salt, MASTER_SALT_BYTES) == 1 &&
+                         EVP_DigestUpdate(context, secret, bytes) == 1 &&
+                         EVP_DigestFinal_ex(context, ret_hash, NULL) == 1;
+    EVP_MD_CTX_free(context);
+    return is_done;
+}
+
+/* Take name and secret. @param ret_secret  borrowed of the request */
+static bool take_credentials(struct asking *asking, char *ret_name, const void **ret_secret,
+                             size_t *ret_bytes)
+{
+    const size_t secret_bytes = space_take(&asking->from, 2), name_bytes = space_take(&asking->from, 2);
+    space_take_zeros(&asking->from, 4);
+    *ret_secret = space_take_bytes(&asking->from, secret_bytes);
+    *ret_bytes = secret_bytes;
+    return secret_bytes <= TARN_SPACE_SECRET_MAX && name_bytes > 0 &&
+           take_name(asking, name_bytes, ret_name) && is_taken(asking);
+}
+
+/* Have the session of a request join a namespace, and answer its number. */
+static int join_space(struct asking *asking, struct master_space *space)
+{
+    struct master_session *session = asking->session;
+    if (session->has_ended || session->expiry != 0)
+        return -ENOENT;
+    if (!master_list_has(&session->spaces, space)) {
+        if (master_list_add(&asking->master->node->memory, &session->spaces, space) != 0)
+            return -ENOMEM;
+        space->users++;
+    }
+    space_put(&asking->to, space->number, 4);
+    return 0;
+}
+
+static int ask_create(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    const void *secret;
+    size_t secret_bytes;
+    struct master_set set;
+    if (!take_credentials(asking, name, &secret, &secret_bytes))
+        return -EINVAL;
+    if (master_space_named(master, name) != NULL)
+        return -EEXIST;
+    struct master_space *space = master_space_make(master, master->next_space, name);
+    if (space == NULL)
+        return -ENOMEM;
+    master->next_space++;
+    master_set_init(&set);
+    int error = task_random_bytes(master->node, space->salt, sizeof(space->salt));
+    if (error == 0 && !hash_secret(space->salt, secret, secret_bytes, space->hash))
+        error = -ENOMEM;
+    if (error == 0) {
+        master_save_config(master, &set);
+        master_save_space(master, &set, space);
+        error = master_store(master, &set);
+    }
+    if (error == 0) {
+        space->is_stored = true;
+        return join_space(asking, space);
+    }
+    space->is_deleted = true;
+    master_space_try_free(master, space);
+    return error;
+}
+
+static int ask_join(struct asking *asking)
+{
+    char name[TARN_SPACE_NAME_MAX + 1];
+    const void *secret;
+    size_t secret_bytes;
+    uint8_t hash[MASTER_HASH_BYTES];
+    if (!take_credentials(asking, name, &secret, &secret_bytes))
+        return -EINVAL;
+    struct master_space *space = master_space_named(asking->master, name);
+    if (space == NULL || !space->is_stored)
+        return -ENOENT;
+    if (!hash_secret(space->salt, secret, secret_bytes, hash))
+        return -ENOMEM;
+    if (CRYPTO_memcmp(hash, space->hash, sizeof(hash)) != 0) {
+        atomic_fetch_add(&asking->master->counts[MASTER_SECRETS], 1);
+        return -EACCES;
+    }
+    return join_space(asking, space);
+}
+
+static int ask_delete(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    struct master_space *space = take_space(asking);
+    struct master_set set;
+    space_take_zeros(&asking->from, 4);
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (space == NULL || space->is_deleted)
+        return -ENOENT;
+    space->is_deleted = true; /* from now on nobody joins it, nor allocates */
+    space->users++;
+    master_set_init(&set);
+    master_forget_space(master, &set, space);
+    int error = master_store(master, &set);
+    if (error == 0) {
+        for (uint32_t i = 0; i < space->regions.count; i++)
+            ((struct master_region *)space->regions.items[i])->is_freed = true;
+        (void)master_release(master, space, space->spare_count);
+        task_semaphore_post(&master->reap);
+    } else {
+        space->is_deleted = false;
+    }
+    master_space_put(master, space);
+    return error;
+}
+
+/* The number of chunks that hold some bytes. */
+static uint64_t chunks_of(const struct space_master *master, uint64_t bytes)
+{
+    return bytes / master->chunk_bytes + (bytes % master->chunk_bytes != 0 ? 1 : 0);
+}
+
+static int ask_reserve(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    struct master_space *space = take_space(asking);
+    space_take_zeros(&asking->from, 4);
+    const uint64_t bytes = space_take(&asking->from, 8);
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (space == NULL || space->is_deleted)
+        return -ENOENT;
+    space->users++;
+    int error = master_await_grace(master, asking->deadline_ns);
+    if (error == 0)
+        error = master_reserve(master, space, chunks_of(master, bytes), asking->deadline_ns);
+    if (error == 0 && space->is_deleted)
+        (void)master_release(master, space, space->spare_count);
+    master_space_put(master, space);
+    return error;
+}
+
+static int ask_release(struct asking *asking)
+{
+    struct master_space *space = take_space(asking);
+    space_take_zeros(&asking->from, 4);
+    const uint64_t bytes = space_take(&asking->from, 8);
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (space == NULL || space->is_deleted)
+        return -ENOENT;
+    return master_release(asking->master, space,
+                          bytes == UINT64_MAX ? space->spare_count : chunks_of(asking->master, bytes));
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+static struct master_region *region_named(const struct master_space *space, const char *name)
+{
+    for (uint32_t i = 0; i < space->regions.count; i++) {
+        struct master_region *region = space->regions.items[i];
+        if (!region->is_freed && strcmp(region->name, name) == 0)
+            return region;
+    }
+    return NULL;
+}
+
+/* What a client wants to allocate. */
+struct wish {
+    struct master_space *space;
+    uint8_t memory_class, placement;
+    uint64_t bytes;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    char node[TARN_SPACE_NAME_MAX + 1];
+};
+
+/* @return whether it is one */
+static bool take_wish(struct asking *asking, struct wish *ret_wish)
+{
+    ret_wish->space = take_space(asking);
+    ret_wish->memory_class = (uint8_t)space_take(&asking->from, 1);
+    ret_wish->placement = (uint8_t)space_take(&asking->from, 1);
+    space_take_zeros(&asking->from, 2);
+    ret_wish->bytes = space_take(&asking->from, 8);
+    const size_t name = space_take(&asking->from, 2), node = space_take(&asking->from, 2);
+    space_take_zeros(&asking->from, 4);
+    return take_name(asking, name, ret_wish->name) && take_name(asking, node, ret_wish->node) &&
+           is_taken(asking) && ret_wish->memory_class <= TARN_SPACE_WORDS &&
+           ret_wish->placement <= TARN_SPACE_ON_NODE && ret_wish->bytes > 0 &&
+           ret_wish->bytes <= TARN_SPACE_BYTES_MAX &&
+           (ret_wish->placement == TARN_SPACE_ON_NODE) == (node > 0);
+}
+
+/* The server that a wish names. @return 0; -ENOENT */
+static int node_of_wish(const struct space_master *master, const struct wish *wish,
+                        struct master_server **ret_server)
+{
+    *ret_server = NULL;
+    if (wish->placement != TARN_SPACE_ON_NODE)
+        return 0;
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        struct master_server *server = master->servers[slot];
+        if (server != NULL && strcmp(server->name, wish->node) == 0)
+            *ret_server = server;
+    }
+    return *ret_server == NULL ? -ENOENT : 0;
+}
+
+/* Give a region addresses. */
+static void take_addresses(struct space_master *master, struct master_set *set, struct master_region *region)
+{
+    struct master_space *space = region->space;
+    region->address = space->next_address;
+    space->next_address += (uint64_t)region->chunk_count * master->chunk_bytes;
+    if (space->next_address > space->bound_address) {
+        master_bound_addresses(space);
+        master_save_space(master, set, space);
+    }
+}
+
+/* Make a region, bind chunks to it, and store it. */
+static int make_region(struct asking *asking, const struct wish *wish, const struct master_server *node,
+                       struct master_region **ret_region)
+{
+    struct space_master *master = asking->master;
+    const uint64_t chunks = chunks_of(master, wish->bytes);
+    struct master_set set;
+    if (chunks > wish->space->spare_count)
+        return -ENOSPC;
+    struct master_region *region =
+        master_region_make(master, wish->space, master->next_region, (uint32_t)chunks);
+    if (region == NULL)
+        return -ENOMEM;
+    master->next_region++;
+    memcpy(region->name, wish->name, sizeof(region->name));
+    region->memory_class = (enum tarn_space_class)wish->memory_class;
+    region->bytes = wish->bytes;
+    region->holds++; /* for now, so that nothing takes it while it is stored */
+    int error = master_bind(master, region, node);
+    if (error == 0) {
+        master_set_init(&set);
+        take_addresses(master, &set, region);
+        master_save_config(master, &set);
+        master_save_region(master, &set, region);
+        error = master_store(master, &set);
+        if (error != 0)
+            master_region_take_chunks(master, region);
+    }
+    region->holds--;
+    if (error != 0) {
+        master_region_free(master, region);
+        return error;
+    }
+    region->is_stored = true;
+    if (wish->space->is_deleted) /* meanwhile */
+        region->is_freed = true;
+    *ret_region = region;
+    return 0;
+}
+
+/* Have the session of a request hold a region, and answer it. */
+static int hold_region(struct asking *asking, struct master_region *region)
+{
+    if (asking->session->has_ended || asking->session->expiry != 0)
+        return -ENOENT;
+    int error = master_hold(asking->master, asking->session, region);
+    if (error == 0)
+        put_region(asking, region);
+    return error;
+}
+
+static int ask_alloc(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    struct wish wish;
+    struct master_server *node;
+    struct master_region *region;
+    if (!take_wish(asking, &wish))
+        return -EINVAL;
+    if (wish.space == NULL || wish.space->is_deleted)
+        return -ENOENT;
+    wish.space->users++;
+    int error = master_await_grace(master, asking->deadline_ns);
+    if (error == 0 && wish.space->is_deleted)
+        error = -ENOENT;
+    if (error == 0)
+        error = node_of_wish(master, &wish, &node);
+    if (error == 0 && wish.name[0] != '\0' && region_named(wish.space, wish.name) != NULL)
+        error = -EEXIST;
+    if (error == 0)
+        error = make_region(asking, &wish, node, &region);
+    if (error == 0)
+        error = hold_region(asking, region);
+    if (error == 0 && region->is_freed)
+        task_semaphore_post(&master->reap);
+    master_space_put(master, wish.space);
+    return error;
+}
+
+/* The region that has all of some addresses. @param bytes  0: one */
+static struct master_region *region_at(const struct master_space *space, uint64_t address, uint64_t bytes)
+{
+    uint32_t low = 0, high = space->regions.count;
+    while (low < high) { /* the last that begins at the address or before */
+        const uint32_t middle = low + (high - low) / 2;
+        const struct master_region *region = space->regions.items[middle];
+        if (region->address <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    struct master_region *region = low == 0 ? NULL : space->regions.items[low - 1];
+    if (region == NULL || !region->is_stored || region->is_freed)
+        return NULL;
+    const uint64_t offset = address - region->address;
+    return offset < region->bytes && bytes <= region->bytes - offset ? region : NULL;
+}
+
+static int ask_init(struct asking *asking)
+{
+    const struct master_space *space = take_space(asking);
+    space_take_zeros(&asking->from, 4);
+    const uint64_t address = space_take(&asking->from, 8), bytes = space_take(&asking->from, 8);
+    if (!is_taken(asking))
+        return -EINVAL;
+    struct master_region *region = space == NULL ? NULL : region_at(space, address, bytes);
+    return region == NULL ? -ENOENT : hold_region(asking, region);
+}
+
+static int ask_find(struct asking *asking)
+{
+    const struct master_space *space = take_space(asking);
+    const size_t bytes = space_take(&asking->from, 2);
+    char name[TARN_SPACE_NAME_MAX + 1];
+    space_take_zeros(&asking->from, 2);
+    if (bytes == 0 || !take_name(asking, bytes, name) || !is_taken(asking))
+        return -EINVAL;
+    struct master_region *region = space == NULL ? NULL : region_named(space, name);
+    return region == NULL || !region->is_stored ? -ENOENT : hold_region(asking, region);
+}
+
+/* Hold a region that a client held in an earlier session, perhaps one that was freed since. */
+static int ask_hold(struct asking *asking)
+{
+    struct master_region *region;
+    if (!take_region(asking, &region) || !is_taken(asking))
+        return -EINVAL;
+    return region == NULL ? -ENOENT : hold_region(asking, region);
+}
+
+static int ask_places(struct asking *asking)
+{
+    struct master_region *region;
+    if (!take_region(asking, &region))
+        return -EINVAL;
+    const uint32_t first = (uint32_t)space_take(&asking->from, 4);
+    space_take_zeros(&asking->from, 4);
+    if (!is_taken(asking))
+        return -EINVAL;
+    if (region == NULL || !master_list_has(&asking->session->regions, region))
+        return -ENOENT;
+    const size_t room = (size_t)(asking->to.end - asking->to.at) / SPACE_PLACE_BYTES;
+    for (uint32_t i = first; i < region->chunk_count && i - first < room; i++) {
+        struct space_place place = {.server = (uint32_t)region->places[i],
+                                    .chunk = (uint32_t)(region->places[i] >> 32)};
+        const struct master_server *server = master_server_of(asking->master, place.server);
+        if (server != NULL && server->connection != NULL) {
+            const struct space_keys *keys = &server->chunks[place.chunk].keys;
+            place.domain = keys->domain;
+            place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
+        }
+        space_put_place(&asking->to, &place);
+    }
+    return 0;
+}
+
+static int ask_free(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    struct master_region *region;
+    struct master_set set;
+    if (!take_region(asking, &region) || !is_taken(asking))
+        return -EINVAL;
+    if (region == NULL || region->is_freed)
+        return -ENOENT;
+    region->is_freed = true;
+    region->holds++; /* for now */
+    master_set_init(&set);
+    master_save_region(master, &set, region);
+    int error = master_store(master, &set);
+    region->is_freed = error == 0 || region->space->is_deleted;
+    region->holds--;
+    task_semaphore_post(&master->reap);
+    return error;
+}
+
+static int ask_drop(struct asking *asking)
+{
+    struct master_region *region;
+    if (!take_region(asking, &region) || !is_taken(asking))
+        return -EINVAL;
+    return region == NULL ? -ENOENT : master_unhold(asking->master, asking->session, region);
+}
+
+/* ---- telling ------------------------------------------------------------------------------------ */
+
+static void put_server(struct space_cursor *to, const struct master_server *server, uint32_t number)
+{
+    space_put_bytes(to, server->identity, SPACE_IDENTITY_BYTES);
+    space_put(to, number, 4);
+    space_put(to, strlen(server->name), 2);
+    space_put(to, strlen(server->address), 2);
+    space_put_bytes(to, server->name, strlen(server->name));
+    space_put_bytes(to, server->address, strlen(server->address));
+}
+
+static int ask_server(struct asking *asking)
+{
+    const uint32_t number = (uint32_t)space_take(&asking->from, 4);
+    space_take_zeros(&asking->from, 4);
+    if (!is_taken(asking))
+        return -EINVAL;
+    const struct master_server *server = master_server_of(asking->master, number);
+    if (server == NULL)
+        return -ENODATA;
+    put_server(&asking->to, server, 0);
+    return 0;
+}
+
+/* Write the rows of a kind, from a number on, as long as there is room. */
+static void list_servers(struct asking *asking, uint32_t from)
+{
+    for (uint32_t slot = 0; slot < asking->master->slots; slot++) {
+        const struct master_server *server = asking->master->servers[slot];
+        if (server == NULL || server->number < from)
+            continue;
+        struct space_cursor to = asking->to;
+        put_server(&to, server, server->number);
+        space_put(&to, server->chunk_count, 4);
+        space_put(&to, server->is_live ? server->free.count : 0, 4);
+        space_put(&to, server->is_live, 1);
+        if (to.is_wrong)
+            return;
+        asking->to = to;
+    }
+}
+
+static void list_spaces(struct asking *asking, uint32_t from)
+{
+    for (uint32_t i = 0; i < asking->master->spaces.count; i++) {
+        const struct master_space *space = asking->master->spaces.items[i];
+        struct space_cursor to = asking->to;
+        if (space->number < from || space->is_deleted || !space->is_stored)
+            continue;
+        space_put(&to, space->number, 4);
+        space_put(&to, space->regions.count, 4);
+        space_put(&to, space->spare_count, 8);
+        space_put(&to, strlen(space->name), 2);
+        space_put_bytes(&to, space->name, strlen(space->name));
+        if (to.is_wrong)
+            return;
+        asking->to = to;
+    }
+}
+
+static void list_regions(struct asking *asking, const struct master_space *space, uint32_t from)
+{
+    for (uint32_t i = 0; i < space->regions.count; i++) {
+        struct master_region *region = space->regions.items[i];
+        struct space_cursor to = asking->to;
+        if (region->number < from || region->is_freed || !region->is_stored)
+            continue;
+        put_region(asking, region);
+        space_put(&asking->to, region->holds, 4);
+        space_put(&asking->to, strlen(region->name), 2);
+        space_put_bytes(&asking->to, region->name, strlen(region->name));
+        if (asking->to.is_wrong) {
+            asking->to = to;
+            return;
+        }
+    }
+}
+
+static int ask_list(struct asking *asking)
+{
+    const uint32_t kind = (uint32_t)space_take(&asking->from, 4);
+    const uint32_t number = (uint32_t)space_take(&asking->from, 4),
+                   from = (uint32_t)space_take(&asking->from, 4);
+    if (!is_taken(asking) || kind > SPACE_REGIONS || (kind == SPACE_REGIONS) != (number != 0))
+        return -EINVAL;
+    const struct master_space *space = master_space_of(asking->master, number);
+    if (kind == SPACE_SERVERS)
+        list_servers(asking, from);
+    else if (kind == SPACE_NAMESPACES)
+        list_spaces(asking, from);
+    else if (space != NULL && master_list_has(&asking->session->spaces, space))
+        list_regions(asking, space, from);
+    else
+        return -ENOENT;
+    return 0;
+}
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+/* Run a method for a client: find its session, and answer when everything that it may have seen is stored. */
+static int run_for_client(struct space_master *master, struct tarn_rpc_request *request,
+                          asking_function *function, bool needs_session)
+{
+    struct asking asking = {.master = master,
+                            .request = request,
+                            .from = space_cursor_from(request->data, request->bytes),
+                            .to = space_cursor_to(request->result, request->room),
+                            .deadline_ns = request->deadline_ns};
+    const void *id = space_take_bytes(&asking.from, SPACE_SESSION_BYTES);
+    if (id == NULL)
+        return -EINVAL;
+    if (asking.deadline_ns == TARN_FOREVER)
+        asking.deadline_ns = task_now() + WAIT_NS;
+    memcpy(asking.id, id, SPACE_SESSION_BYTES);
+    asking.session = master_session_of(master, asking.id);
+    if (asking.session == NULL && needs_session)
+        return -ESTALE;
+    struct master_session *session = asking.session;
+    if (session != NULL) {
+        session->heard_ns = task_now();
+        session->users++;
+    }
+    int error = function(&asking);
+    if (session != NULL) {
+        session->users--;
+        master_session_try_free(master, session);
+    }
+    const int settled = master_settle(master);
+    request->result_bytes = error == 0 ? (uint32_t)space_cursor_count(&asking.to, request->result) : 0;
+    if (error == 0 && asking.to.is_wrong)
+        error = -EMSGSIZE;
+    return settled != 0 ? settled : error;
+}
+
+/* Count a method as running while it does: what it looks at is not freed then. */
+static int begin_method(struct space_master *master)
+{
+    if (atomic_load(&master->epoch) == 0 || master->failed != 0)
+        return -EHOSTDOWN;
+    master->running++;
+    return 0;
+}
+
+/* Define the functions of methods, which get no number, so each has one of its own. */
+#define FOR_CLIENT(name, function, needs_session)                                                            \
+    static int name(void *arg, struct tarn_rpc_request *request)                                             \
+    {                                                                                                        \
+        struct space_master *master = arg;                                                                   \
+        int error = begin_method(master);                                                                    \
+        if (error != 0)                                                                                      \
+            return error;                                                                                    \
+        error = run_for_client(master, request, function, needs_session);                                    \
+        master_leave(master, &master->running);                                                              \
+        return error;                                                                                        \
+    }
+
+#define FOR_SERVER(name, function)                                                                           \
+    static int name(void *arg, struct tarn_rpc_request *request)                                             \
+    {                                                                                                        \
+        struct space_master *master = arg;                                                                   \
+        int error = begin_method(master);                                                                    \
+        if (error != 0)                                                                                      \
+            return error;                                                                                    \
+        error = function(master, request);                                                                   \
+        master_leave(master, &master->running);                                                              \
+        return error;                                                                                        \
+    }
+
+FOR_CLIENT(method_hello, ask_hello, false)
+FOR_CLIENT(method_renew, ask_renew, false)
+FOR_CLIENT(method_bye, ask_bye, true)
+FOR_CLIENT(method_create, ask_create, true)
+FOR_CLIENT(method_join, ask_join, true)
+FOR_CLIENT(method_delete, ask_delete, true)
+FOR_CLIENT(method_reserve, ask_reserve, true)
+FOR_CLIENT(method_release, ask_release, true)
+FOR_CLIENT(method_alloc, ask_alloc, true)
+FOR_CLIENT(method_init, ask_init, true)
+FOR_CLIENT(method_find, ask_find, true)
+FOR_CLIENT(method_hold, ask_hold, true)
+FOR_CLIENT(method_places, ask_places, true)
+FOR_CLIENT(method_free, ask_free, true)
+FOR_CLIENT(method_drop, ask_drop, true)
+FOR_CLIENT(method_server, ask_server, true)
+FOR_CLIENT(method_list, ask_list, true)
+FOR_SERVER(method_register, master_register)
+FOR_SERVER(method_report, master_report)
+FOR_SERVER(method_attend, master_attend)
+FOR_SERVER(method_admit, master_admit)
+
+const struct tarn_rpc_method master_methods[SPACE_METHODS] = {
+    [SPACE_HELLO] = {.name = "hello", .function = method_hello},
+    [SPACE_RENEW] = {.name = "renew", .function = method_renew},
+    [SPACE_BYE] = {.name = "bye", .function = method_bye},
+    [SPACE_CREATE] = {.name = "create", .function = method_create},
+    [SPACE_JOIN] = {.name = "join", .function = method_join},
+    [SPACE_DELETE] = {.name = "delete", .function = method_delete},
+    [SPACE_RESERVE] = {.name = "reserve", .function = method_reserve},
+    [SPACE_RELEASE] = {.name = "release", .function = method_release},
+    [SPACE_ALLOC] = {.name = "alloc", .function = method_alloc},
+    [SPACE_INIT] = {.name = "init", .function = method_init},
+    [SPACE_FIND] = {.name = "find", .function = method_find},
+    [SPACE_HOLD] = {.name = "hold", .function = method_hold},
+    [SPACE_PLACES] = {.name = "places", .function = method_places},
+    [SPACE_FREE] = {.name = "free", .function = method_free},
+    [SPACE_DROP] = {.name = "drop", .function = method_drop},
+    [SPACE_SERVER] = {.name = "server", .function = method_server},
+    [SPACE_LIST] = {.name = "list", .function = method_list},
+    [SPACE_REGISTER] = {.name = "register", .function = method_register},
+    [SPACE_REPORT] = {.name = "report", .function = method_report},
+    [SPACE_ATTEND] = {.name = "attend", .function = method_attend},
+    [SPACE_ADMIT] = {.name = "admit", .function = method_admit},
+};

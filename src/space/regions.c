@@ -1,0 +1,252 @@
+/* A client's regions: taking hold of them, and their local memory. */
+#include "space/client.h"
+#include <errno.h>
+#include <string.h>
+
+#define DROP_NS BASE_NS_PER_SECOND /* the longest that dropping waits for the master */
+
+/* ---- taking hold -------------------------------------------------------------------------------- */
+
+/* Make a region of a master's answer. @param address, bytes  the part that is wanted; 0 bytes: up to its end */
+static int make_region(struct tarn_space_namespace *of, const struct space_region_row *row, uint64_t address,
+                       uint64_t bytes, struct tarn_space_region **ret_region)
+{
+    const struct tarn_space *space = of->space;
+    const uint64_t before = address - row->address;
+    if (address < row->address || before >= row->bytes || bytes > row->bytes - before ||
+        row->chunks != (row->bytes + space->chunk_bytes - 1) >> space->chunk_shift)
+        return -EPROTO;
+    struct base_account *account = &space->node->memory;
+    struct tarn_space_region *region = base_alloc(account, sizeof(*region));
+    if (region == NULL)
+        return -ENOMEM;
+    region->of = of;
+    region->number = row->number;
+    region->memory_class = (enum tarn_space_class)row->memory_class;
+    region->address = address;
+    region->bytes = bytes == 0 ? row->bytes - before : bytes;
+    region->skipped = before & (space->chunk_bytes - 1);
+    region->first_chunk = (uint32_t)(before >> space->chunk_shift);
+    region->target_count =
+        (uint32_t)((region->skipped + region->bytes + space->chunk_bytes - 1) >> space->chunk_shift);
+    region->targets = base_alloc(account, region->target_count * sizeof(*region->targets));
+    if (region->targets == NULL) {
+        base_free(account, region, sizeof(*region));
+        return -ENOMEM;
+    }
+    base_list_push_back(&of->regions, &region->link);
+    *ret_region = region;
+    return 0;
+}
+
+/* Have the master hold a region no longer, if it can be told. */
+static void unhold(struct tarn_space_namespace *of, uint32_t number)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    space_put(&end, of->number, 4);
+    space_put(&end, number, 4);
+    int error = client_ask(of->space, SPACE_DROP, request, &end, NULL, 0, task_now() + DROP_NS, NULL);
+    if (error != 0 && error != -ENOENT)
+        atomic_store(&of->space->is_lost, true); /* the next session does not hold it */
+}
+
+/* Ask for a region, and make it. @param method  one that answers with a region */
+static int hold_region(struct tarn_space_namespace *of, enum space_method method, uint8_t *request,
+                       const struct space_cursor *end, uint64_t address, uint64_t bytes, uint64_t deadline_ns,
+                       struct tarn_space_region **ret_region)
+{
+    uint8_t result[SPACE_REGION_BYTES];
+    struct space_region_row row;
+    struct tarn_space_region *region;
+    int error = client_ask(of->space, method, request, end, result, sizeof(result), deadline_ns, NULL);
+    if (error != 0)
+        return error;
+    struct space_cursor cursor = space_cursor_from(result, sizeof(result));
+    space_take_region(&cursor, &row);
+    error = space_cursor_is_done(&cursor)
+                ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
+                : -EPROTO;
+    if (error == 0)
+        error = client_locate(region, deadline_ns);
+    else
+        unhold(of, row.number);
+    if (error == 0)
+        *ret_region = region;
+    else if (error != -EPROTO && error != -ENOMEM)
+        tarn_space_drop(region);
+    return error;
+}
+
+int tarn_space_alloc(struct tarn_space_namespace *of, uint64_t bytes,
+                     const struct tarn_space_alloc_options *options, uint64_t deadline_ns,
+                     struct tarn_space_region **ret_region)
+{
+    static const struct tarn_space_alloc_options defaults = {.memory_class = TARN_SPACE_BULK};
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    if (options == NULL)
+        options = &defaults;
+    const char *name = options->name == NULL ? "" : options->name;
+    const char *node = options->placement == TARN_SPACE_ON_NODE ? options->node : "";
+    if (bytes == 0 || bytes > TARN_SPACE_BYTES_MAX || node == NULL ||
+        (name[0] != '\0' && !space_name_is_good(name)) ||
+        (options->placement == TARN_SPACE_ON_NODE && !space_name_is_good(node)))
+        return -EINVAL;
+    space_put(&end, of->number, 4);
+    space_put(&end, (uint64_t)options->memory_class, 1);
+    space_put(&end, (uint64_t)options->placement, 1);
+    space_put(&end, 0, 2);
+    space_put(&end, bytes, 8);
+    space_put(&end, strlen(name), 2);
+    space_put(&end, strlen(node), 2);
+    space_put(&end, 0, 4);
+    space_put_bytes(&end, name, strlen(name));
+    space_put_bytes(&end, node, strlen(node));
+    return hold_region(of, SPACE_ALLOC, request, &end, 0, 0, deadline_ns, ret_region);
+}
+
+int tarn_space_init(struct tarn_space_namespace *of, uint64_t address, uint64_t bytes, uint64_t deadline_ns,
+                    struct tarn_space_region **ret_region)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    space_put(&end, of->number, 4);
+    space_put(&end, 0, 4);
+    space_put(&end, address, 8);
+    space_put(&end, bytes, 8);
+    return hold_region(of, SPACE_INIT, request, &end, address, bytes, deadline_ns, ret_region);
+}
+
+int tarn_space_find(struct tarn_space_namespace *of, const char *name, uint64_t deadline_ns,
+                    struct tarn_space_region **ret_region)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    if (!space_name_is_good(name))
+        return -EINVAL;
+    space_put(&end, of->number, 4);
+    space_put(&end, strlen(name), 2);
+    space_put(&end, 0, 2);
+    space_put_bytes(&end, name, strlen(name));
+    return hold_region(of, SPACE_FIND, request, &end, 0, 0, deadline_ns, ret_region);
+}
+
+int tarn_space_free(struct tarn_space_region *region, uint64_t deadline_ns)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    space_put(&end, region->of->number, 4);
+    space_put(&end, region->number, 4);
+    return client_ask(region->of->space, SPACE_FREE, request, &end, NULL, 0, deadline_ns, NULL);
+}
+
+void tarn_space_drop(struct tarn_space_region *region)
+{
+    struct tarn_space_namespace *of = region->of;
+    struct base_account *account = &of->space->node->memory;
+    const uint32_t number = region->number;
+    const bool is_held = region->error == 0;
+    base_assert(region->memory == NULL);
+    base_list_remove(&region->link); /* before the call: a session that begins meanwhile does not hold it */
+    base_free(account, region->targets, region->target_count * sizeof(*region->targets));
+    base_free(account, region, sizeof(*region));
+    if (is_held)
+        unhold(of, number);
+}
+
+void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_info *ret_info)
+{
+    uint32_t servers = 0;
+    for (uint32_t i = 0; i < region->target_count; i++) {
+        bool is_new = true;
+        for (uint32_t k = 0; k < i && is_new; k++)
+            is_new = region->targets[k].link != region->targets[i].link;
+        servers += is_new;
+    }
+    *ret_info = (struct tarn_space_info){.address = region->address,
+                                         .bytes = region->bytes,
+                                         .chunk_bytes = region->of->space->chunk_bytes,
+                                         .number = region->number,
+                                         .servers = servers,
+                                         .memory_class = region->memory_class};
+}
+
+/* ---- local memory ------------------------------------------------------------------------------- */
+
+void client_memory_free(struct tarn_space *space, struct client_memory *memory)
+{
+    if (base_list_is_linked(&memory->link)) {
+        base_list_remove(&memory->link);
+        space->cached_bytes -= memory->region->bytes;
+    }
+    tarn_fabric_region_free(memory->region);
+    base_free(&space->node->memory, memory, sizeof(*memory));
+}
+
+/* Take memory of a size out of the cache. @return NULL: there is none */
+static struct client_memory *take_cached(struct tarn_space *space, uint64_t bytes)
+{
+    for (struct base_list *at = space->cached.next; at != &space->cached; at = at->next) {
+        struct client_memory *memory = base_container_of(at, struct client_memory, link);
+        if (memory->region->bytes != bytes)
+            continue;
+        base_list_remove(&memory->link);
+        space->cached_bytes -= bytes;
+        return memory;
+    }
+    return NULL;
+}
+
+static int get_memory(struct tarn_space *space, uint64_t bytes, struct client_memory **ret_memory)
+{
+    struct client_memory *memory = take_cached(space, base_align_up(bytes, BASE_PAGE_BYTES));
+    if (memory == NULL) {
+        memory = base_alloc(&space->node->memory, sizeof(*memory));
+        int error =
+            memory == NULL ? -ENOMEM : tarn_fabric_region_alloc(space->domain, bytes, 0, &memory->region);
+        if (error != 0) {
+            base_free(&space->node->memory, memory, sizeof(*memory));
+            return error;
+        }
+    }
+    *ret_memory = memory;
+    return 0;
+}
+
+/* Keep memory for the next region; what has been there for longest goes for it. */
+static void put_memory(struct tarn_space *space, struct client_memory *memory)
+{
+    base_list_push_front(&space->cached, &memory->link);
+    space->cached_bytes += memory->region->bytes;
+    while (space->cached_bytes > space->cache_bytes)
+        client_memory_free(space,
+                           base_container_of(base_list_last(&space->cached), struct client_memory, link));
+}
+
+int tarn_space_map(struct tarn_space_region *region, uint64_t deadline_ns, void **ret_memory)
+{
+    struct client_memory *memory;
+    if (region->memory != NULL)
+        return -EBUSY;
+    int error = client_reach_all(region, deadline_ns);
+    if (error == 0)
+        error = get_memory(region->of->space, region->bytes, &memory);
+    if (error != 0)
+        return error;
+    if (region->memory != NULL) { /* another task was faster */
+        put_memory(region->of->space, memory);
+        return -EBUSY;
+    }
+    region->memory = memory;
+    *ret_memory = memory->region->memory;
+    return 0;
+}
+
+void tarn_space_unmap(struct tarn_space_region *region)
+{
+    struct client_memory *memory = region->memory;
+    base_assert(memory != NULL);
+    region->memory = NULL;
+    put_memory(region->of->space, memory);
+}

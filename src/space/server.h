@@ -1,0 +1,108 @@
+/* The insides of a memory server, for its files: all of it belongs to tasks of its scheduler, so nothing is locked. */
+#ifndef SPACE_SERVER_H
+#define SPACE_SERVER_H
+
+#include "space/space.h"
+#include "space/wire.h"
+#include <tarn/rpc.h>
+
+/* A namespace that has chunks here, or clients. */
+struct server_space {
+    struct base_list link;
+    uint32_t number;
+    struct space_server *server;
+    uint32_t users; /* chunks that it has, and clients */
+    struct tarn_fabric_domain *domain;
+};
+
+struct server_chunk {
+    struct tarn_fabric_region *memory;
+    struct server_space *space;      /* NULL: no namespace has it */
+    struct tarn_fabric_region *bulk; /* its memory in the namespace's domain, for either class */
+    struct tarn_fabric_region *words;
+    bool is_dirty;        /* it holds what a namespace has left there */
+    bool is_being_zeroed; /* a task is at it */
+};
+
+/* A client's connection, from its hello until it cannot write here any more. */
+struct server_client {
+    struct base_list link;
+    struct space_server *server;
+    struct tarn_fabric_incoming *incoming; /* NULL: it was accepted or refused */
+    struct space_hello hello;
+    struct server_space *space;
+    struct tarn_fabric_connection *connection; /* NULL: not yet */
+    bool is_fenced;                            /* the master wants it ended */
+};
+
+struct space_server {
+    struct tarn_node *node;
+    struct tarn_fabric *fabric;
+    struct task_sched *sched;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    char address[SPACE_ADDRESS_MAX + 1];
+    char master[SPACE_ADDRESS_MAX + 1];
+    uint8_t secret[TARN_SPACE_SECRET_MAX];
+    uint32_t secret_bytes;
+    uint8_t identity[SPACE_IDENTITY_BYTES];
+    uint64_t chunk_bytes;
+    uint32_t chunk_count;
+    struct server_chunk *chunks;
+    struct tarn_fabric_domain *domain; /* in which the memory was made; no peer is connected with it */
+    struct tarn_fabric_listener *listener;
+    struct task_group group;
+    struct task_semaphore dirty; /* posted when a chunk is to be zeroed */
+    _Atomic bool closing;
+    struct base_list spaces;               /* of struct server_space */
+    struct base_list clients;              /* of struct server_client */
+    struct tarn_rpc_connection *questions; /* over which the master is asked; NULL: it is not there */
+    uint32_t questioners;                  /* tasks that use it */
+    _Atomic uint64_t refused, client_count, assigned_count, dirty_count;
+    _Atomic bool is_attended;
+};
+
+/** The namespace of a number; made if there is none. The caller has a use of it. @return 0; -ENOMEM and the like */
+base_must_check int server_space_get(struct space_server *server, uint32_t number,
+                                     struct server_space **ret_space);
+
+/** Give back a use of a namespace. Yields. */
+void server_space_put(struct server_space *space);
+
+/* ---- server_chunks.c ---------------------------------------------------------------------------- */
+
+/** Make all memory. Yields. */
+base_must_check int server_make_chunks(struct space_server *server);
+
+/** Give all memory back. Yields. */
+void server_free_chunks(struct space_server *server);
+
+/** Assign a chunk to a namespace. @return 0; -EINVAL; -EBUSY: another namespace has it. Yields. */
+base_must_check int server_assign(struct space_server *server, uint32_t chunk, uint32_t space_number);
+
+/** Take a chunk from its namespace; it is to be zeroed. @return 0; -EINVAL. Yields. */
+int server_unassign(struct space_server *server, uint32_t chunk);
+
+/** The handles of a chunk; all 0 if no namespace has it. */
+struct space_keys server_keys(const struct server_chunk *chunk);
+
+/** Zero what is dirty, until the server closes. A task. */
+void server_clean_task(void *arg);
+
+/* ---- server_clients.c --------------------------------------------------------------------------- */
+
+/** Accept clients until the server closes. A task. */
+void server_accept_task(void *arg);
+
+/** End the connections of all sessions but some. @param sessions  `count` ids @return 0: they are gone; -EAGAIN: not yet */
+int server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count);
+
+/* ---- server_master.c ---------------------------------------------------------------------------- */
+
+/** Join the master, and serve it, again and again, until the server closes. A task. */
+void server_join_task(void *arg);
+
+/** Ask the master whether a session has joined a namespace. @return 0; -EACCES; -EHOSTDOWN and the like: it cannot be asked.
+ * Yields. */
+base_must_check int server_ask_admission(struct space_server *server, const struct space_hello *hello);
+
+#endif

@@ -1,0 +1,208 @@
+/* A memory server and its master: registering, reporting, and the orders that come back. */
+#include "space/server.h"
+#include <errno.h>
+#include <string.h>
+
+#define PAUSE_NS   (100 * BASE_NS_PER_MS) /* before the master is tried again */
+#define CONNECT_NS (5 * BASE_NS_PER_SECOND)
+#define ORDERS     4                      /* of the master at once */
+#define QUESTIONS  4                      /* to the master at once */
+#define ROW_BYTES  (8 + SPACE_KEYS_BYTES) /* a chunk of a report */
+#define ROWS_MAX   ((SPACE_SERVER_MAX - SPACE_IDENTITY_BYTES - 8) / ROW_BYTES)
+
+/* ---- orders ------------------------------------------------------------------------------------- */
+
+static int obey_assign(void *arg, struct tarn_rpc_request *request)
+{
+    struct space_server *server = arg;
+    struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    struct space_cursor to = space_cursor_to(request->result, request->room);
+    const uint32_t space_number = (uint32_t)space_take(&from, 4), count = (uint32_t)space_take(&from, 4);
+    const uint8_t *chunks = space_take_bytes(&from, (size_t)count * 4);
+    int error = space_cursor_is_done(&from) ? 0 : -EINVAL;
+    uint32_t done = 0;
+    for (; done < count && error == 0; done += error == 0) {
+        const uint32_t chunk = base_load_le32(chunks + (size_t)done * 4);
+        error = server_assign(server, chunk, space_number);
+        if (error == 0) {
+            const struct space_keys keys = server_keys(&server->chunks[chunk]);
+            space_put_keys(&to, &keys);
+        }
+    }
+    if (error == 0 && to.is_wrong)
+        error = -EINVAL;
+    while (error != 0 && done-- > 0)
+        (void)server_unassign(server, base_load_le32(chunks + (size_t)done * 4));
+    request->result_bytes = error == 0 ? (uint32_t)space_cursor_count(&to, request->result) : 0;
+    return error;
+}
+
+static int obey_unassign(void *arg, struct tarn_rpc_request *request)
+{
+    struct space_server *server = arg;
+    struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    space_take_zeros(&from, 4);
+    const uint32_t count = (uint32_t)space_take(&from, 4);
+    const uint8_t *chunks = space_take_bytes(&from, (size_t)count * 4);
+    int error = space_cursor_is_done(&from) ? 0 : -EINVAL;
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        error = server_unassign(server, base_load_le32(chunks + (size_t)i * 4));
+    return error;
+}
+
+static int obey_fence(void *arg, struct tarn_rpc_request *request)
+{
+    struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    const uint32_t count = (uint32_t)space_take(&from, 4);
+    space_take_zeros(&from, 4);
+    const uint8_t *sessions = space_take_bytes(&from, (size_t)count * SPACE_SESSION_BYTES);
+    return space_cursor_is_done(&from) ? server_fence_others(arg, sessions, count) : -EINVAL;
+}
+
+static int obey_ping(void *arg, struct tarn_rpc_request *request)
+{
+    (void)arg;
+    return request->bytes == 0 ? 0 : -EINVAL;
+}
+
+static const struct tarn_rpc_method orders[SPACE_ORDERS] = {
+    [SPACE_ASSIGN] = {.name = "assign", .function = obey_assign},
+    [SPACE_UNASSIGN] = {.name = "unassign", .function = obey_unassign},
+    [SPACE_FENCE] = {.name = "fence", .function = obey_fence},
+    [SPACE_PING] = {.name = "ping", .function = obey_ping},
+};
+
+/* ---- questions ---------------------------------------------------------------------------------- */
+
+static int call_master(struct tarn_rpc_connection *connection, enum space_method method,
+                       const struct space_cursor *cursor, const uint8_t *bytes, uint64_t deadline_ns)
+{
+    uint8_t result[64];
+    struct tarn_rpc_call call = {.method = (uint32_t)method,
+                                 .request = bytes,
+                                 .request_bytes = (uint32_t)space_cursor_count(cursor, bytes),
+                                 .result = result,
+                                 .room = sizeof(result),
+                                 .deadline_ns = deadline_ns};
+    base_assert(!cursor->is_wrong);
+    return tarn_rpc_call(connection, &call);
+}
+
+int server_ask_admission(struct space_server *server, const struct space_hello *hello)
+{
+    uint8_t bytes[SPACE_IDENTITY_BYTES + SPACE_SESSION_BYTES + 8];
+    struct space_cursor cursor = space_cursor_to(bytes, sizeof(bytes));
+    struct tarn_rpc_connection *connection = server->questions;
+    if (connection == NULL)
+        return -EHOSTDOWN;
+    space_put_bytes(&cursor, server->identity, SPACE_IDENTITY_BYTES);
+    space_put_bytes(&cursor, hello->session, SPACE_SESSION_BYTES);
+    space_put(&cursor, hello->space_namespace, 4);
+    space_put(&cursor, 0, 4);
+    server->questioners++;
+    int error = call_master(connection, SPACE_ADMIT, &cursor, bytes, task_now() + CONNECT_NS);
+    server->questioners--;
+    return error;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------ */
+
+static int register_self(struct space_server *server, struct tarn_rpc_connection *connection)
+{
+    uint8_t bytes[SPACE_REQUEST_MAX];
+    struct space_cursor cursor = space_cursor_to(bytes, sizeof(bytes));
+    space_put_bytes(&cursor, server->identity, SPACE_IDENTITY_BYTES);
+    space_put(&cursor, server->chunk_bytes, 8);
+    space_put(&cursor, server->chunk_count, 4);
+    space_put(&cursor, server->secret_bytes, 2);
+    space_put(&cursor, strlen(server->name), 2);
+    space_put(&cursor, strlen(server->address), 2);
+    space_put(&cursor, 0, 6);
+    space_put_bytes(&cursor, server->secret, server->secret_bytes);
+    space_put_bytes(&cursor, server->name, strlen(server->name));
+    space_put_bytes(&cursor, server->address, strlen(server->address));
+    return call_master(connection, SPACE_REGISTER, &cursor, bytes, task_now() + CONNECT_NS);
+}
+
+/* Tell what namespaces have which chunks. Nobody assigns any meanwhile: the master gives no orders before it attends. */
+static int report_chunks(struct space_server *server, struct tarn_rpc_connection *connection)
+{
+    struct base_account *account = &server->node->memory;
+    uint8_t *bytes = base_alloc(account, SPACE_SERVER_MAX);
+    int error = bytes == NULL ? -ENOMEM : 0;
+    for (uint32_t first = 0; first < server->chunk_count && error == 0; first += ROWS_MAX) {
+        const uint32_t count = base_min(server->chunk_count - first, (uint32_t)ROWS_MAX);
+        struct space_cursor cursor = space_cursor_to(bytes, SPACE_SERVER_MAX);
+        space_put_bytes(&cursor, server->identity, SPACE_IDENTITY_BYTES);
+        space_put(&cursor, first, 4);
+        space_put(&cursor, count, 4);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct server_chunk *chunk = &server->chunks[first + i];
+            const struct space_keys keys = server_keys(chunk);
+            space_put(&cursor, chunk->space == NULL ? 0 : chunk->space->number, 4);
+            space_put(&cursor, 0, 4);
+            space_put_keys(&cursor, &keys);
+        }
+        error = call_master(connection, SPACE_REPORT, &cursor, bytes, task_now() + CONNECT_NS);
+    }
+    base_free(account, bytes, SPACE_SERVER_MAX);
+    return error;
+}
+
+/* Be attended by the master, for as long as the connection lasts. */
+static int be_attended(struct space_server *server, struct tarn_rpc_connection *connection)
+{
+    struct space_cursor cursor = space_cursor_to(server->identity, SPACE_IDENTITY_BYTES);
+    cursor.at += SPACE_IDENTITY_BYTES;
+    atomic_store(&server->is_attended, true);
+    int error = call_master(connection, SPACE_ATTEND, &cursor, server->identity, TARN_FOREVER);
+    atomic_store(&server->is_attended, false);
+    return error;
+}
+
+/* Register, and serve the master until it or this server ends. @return an error */
+static int join_once(struct space_server *server)
+{
+    const struct tarn_rpc_service service = {.methods = orders, .count = SPACE_ORDERS, .arg = server};
+    const struct tarn_rpc_connect_options attended = {.way = TARN_RPC_REPLY,
+                                                      .calls = 1,
+                                                      .request_bytes = SPACE_SERVER_MAX,
+                                                      .result_bytes = SPACE_SERVER_MAX,
+                                                      .calls_back = ORDERS,
+                                                      .service = &service};
+    static const struct tarn_rpc_connect_options asking = {.calls = QUESTIONS};
+    struct tarn_rpc_connection *connection, *questions;
+    const uint64_t deadline_ns = task_now() + CONNECT_NS;
+    int error = tarn_rpc_connect(server->fabric, server->master, &asking, deadline_ns, &questions);
+    if (error != 0)
+        return error;
+    error = tarn_rpc_connect(server->fabric, server->master, &attended, deadline_ns, &connection);
+    if (error == 0) {
+        server->questions = questions;
+        error = register_self(server, connection);
+        if (error == 0)
+            error = report_chunks(server, connection);
+        if (error == 0)
+            error = be_attended(server, connection);
+        server->questions = NULL;
+        tarn_rpc_disconnect(connection);
+    }
+    while (server->questioners > 0)
+        task_yield();
+    tarn_rpc_disconnect(questions);
+    return error;
+}
+
+void server_join_task(void *arg)
+{
+    struct space_server *server = arg;
+    int told = 0;
+    while (!task_cancelled()) {
+        int error = join_once(server);
+        if (error != told && !task_cancelled())
+            base_warn(&server->node->log, "a memory server is not with its master, and tries again",
+                      "server=%s master=%s reason=\"%s\"", server->name, server->master, strerror(-error));
+        told = error;
+        (void)task_sleep(PAUSE_NS);
+    }
+}

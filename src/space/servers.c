@@ -1,0 +1,368 @@
+/*
+ * Memory servers, as the master deals with them: they register, report their chunks, and are attended: a call that lasts as
+ * long as the connection does, in which the master gives its orders.
+ */
+#include "space/master.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/crypto.h>
+#include <string.h>
+
+#define BEATS      4                     /* pings, in a lease */
+#define FENCE_NS   (20 * BASE_NS_PER_MS) /* between two orders to fence, where peers are still there */
+#define CHUNKS_MAX (UINT32_C(1) << 24)   /* the most chunks of a server */
+#define FENCE_MAX  ((SPACE_SERVER_MAX - 8) / SPACE_SESSION_BYTES)
+#define LEAVE_MAX  ((SPACE_SERVER_MAX - 8) / 4)
+
+/* ---- orders ------------------------------------------------------------------------------------- */
+
+int master_order(struct master_server *server, enum space_order order, const void *data, uint32_t bytes,
+                 void *result, uint32_t room, uint64_t deadline_ns)
+{
+    struct tarn_rpc_call call = {.method = (uint32_t)order,
+                                 .request = data,
+                                 .request_bytes = bytes,
+                                 .result = result,
+                                 .room = room,
+                                 .deadline_ns = deadline_ns};
+    if (server->connection == NULL)
+        return -ENOTCONN;
+    server->calls++;
+    int error = tarn_rpc_call(server->connection, &call);
+    server->calls--;
+    if (error == 0 && call.result_bytes != room)
+        error = -EPROTO;
+    return error;
+}
+
+void master_poke_servers(struct space_master *master)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        if (master->servers[slot] != NULL)
+            task_semaphore_post(&master->servers[slot]->work);
+    }
+}
+
+bool master_have_fenced(const struct space_master *master, uint64_t expiry)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        if (server != NULL && server->connection != NULL && server->fenced < expiry)
+            return false;
+    }
+    return true;
+}
+
+/* ---- registering, reporting --------------------------------------------------------------------- */
+
+static struct master_server *server_of_identity(const struct space_master *master, const uint8_t *identity)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        struct master_server *server = master->servers[slot];
+        if (server != NULL && memcmp(server->identity, identity, SPACE_IDENTITY_BYTES) == 0)
+            return server;
+    }
+    return NULL;
+}
+
+static struct master_server *server_of_name(const struct space_master *master, const char *name)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        struct master_server *server = master->servers[slot];
+        if (server != NULL && strcmp(server->name, name) == 0)
+            return server;
+    }
+    return NULL;
+}
+
+/* What a memory server says of itself. */
+struct registration {
+    uint8_t identity[SPACE_IDENTITY_BYTES];
+    uint64_t chunk_bytes;
+    uint32_t chunks;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    char address[SPACE_ADDRESS_MAX + 1];
+};
+
+/* @return 0; -EINVAL; -EACCES: it does not know the secret */
+static int load_registration(const struct space_master *master, const struct tarn_rpc_request *request,
+                             struct registration *ret_registration)
+{
+    struct space_cursor cursor = space_cursor_from(request->data, request->bytes);
+    const void *identity = space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
+    ret_registration->chunk_bytes = space_take(&cursor, 8);
+    ret_registration->chunks = (uint32_t)space_take(&cursor, 4);
+    const size_t secret_bytes = space_take(&cursor, 2), name = space_take(&cursor, 2),
+                 address = space_take(&cursor, 2);
+    space_take_zeros(&cursor, 6);
+    const void *secret = space_take_bytes(&cursor, secret_bytes);
+    if (!space_take_text(&cursor, name, ret_registration->name, TARN_SPACE_NAME_MAX) ||
+        !space_take_text(&cursor, address, ret_registration->address, SPACE_ADDRESS_MAX) ||
+        !space_cursor_is_done(&cursor) || !space_name_is_good(ret_registration->name) ||
+        ret_registration->chunks == 0 || ret_registration->chunks > CHUNKS_MAX)
+        return -EINVAL;
+    memcpy(ret_registration->identity, identity, SPACE_IDENTITY_BYTES);
+    return secret_bytes == master->secret_bytes && CRYPTO_memcmp(secret, master->secret, secret_bytes) == 0
+               ? 0
+               : -EACCES;
+}
+
+/* Forget a server whose memory is gone: one of its name has come with other memory. */
+static int replace_server(struct space_master *master, struct master_server *server)
+{
+    struct master_set set;
+    if (server->connection != NULL)
+        return -EEXIST;
+    base_warn(&master->node->log, "memory of a space is lost", "server=%s number=%" PRIu32, server->name,
+              server->number);
+    master_set_init(&set);
+    master_forget_server(master, &set, server);
+    int error = master_store(master, &set);
+    if (error == 0) {
+        master_server_unsort(master, server);
+        master_server_free(master, server);
+    }
+    return error;
+}
+
+static int add_server(struct space_master *master, const struct registration *registration,
+                      struct master_server **ret_server)
+{
+    struct master_server *server = master_server_make(master, master->next_server, registration->chunks);
+    struct master_set set;
+    if (server == NULL)
+        return -ENOMEM;
+    master->next_server++;
+    memcpy(server->identity, registration->identity, SPACE_IDENTITY_BYTES);
+    memcpy(server->name, registration->name, sizeof(server->name));
+    memcpy(server->address, registration->address, sizeof(server->address));
+    master_set_init(&set);
+    master_save_config(master, &set);
+    master_save_server(master, &set, server);
+    int error = master_store(master, &set);
+    if (error != 0)
+        master_server_free(master, server);
+    else
+        *ret_server = server;
+    return error;
+}
+
+int master_register(struct space_master *master, struct tarn_rpc_request *request)
+{
+    struct registration registration;
+    int error = load_registration(master, request, &registration);
+    if (error != 0)
+        return error;
+    if (registration.chunk_bytes != master->chunk_bytes) {
+        base_error(&master->node->log, "refused a memory server",
+                   "server=%s reason=\"its chunks have %" PRIu64 " bytes, those of this space %" PRIu64 "\"",
+                   registration.name, registration.chunk_bytes, master->chunk_bytes);
+        return -EMSGSIZE;
+    }
+    struct master_server *server = server_of_identity(master, registration.identity);
+    struct master_server *same = server == NULL ? server_of_name(master, registration.name) : NULL;
+    if (server != NULL && (server->connection != NULL || server->chunk_count != registration.chunks))
+        return server->connection != NULL ? -EBUSY : -EINVAL;
+    if (same != NULL)
+        error = replace_server(master, same);
+    if (error == 0 && server == NULL)
+        error = add_server(master, &registration, &server);
+    if (error != 0)
+        return error;
+    memcpy(server->address, registration.address, sizeof(server->address));
+    server->reporting = request->connection;
+    struct space_cursor cursor = space_cursor_to(request->result, request->room);
+    space_put(&cursor, server->number, 4);
+    space_put(&cursor, master->lease_ns / BASE_NS_PER_MS, 4);
+    space_put(&cursor, master->chunk_bytes, 8);
+    request->result_bytes = (uint32_t)space_cursor_count(&cursor, request->result);
+    return cursor.is_wrong ? -EMSGSIZE : 0;
+}
+
+/* The server that has registered over a connection, and that names itself at the beginning of a request. */
+static struct master_server *server_of_request(const struct space_master *master, struct space_cursor *cursor)
+{
+    const uint8_t *identity = space_take_bytes(cursor, SPACE_IDENTITY_BYTES);
+    return identity == NULL ? NULL : server_of_identity(master, identity);
+}
+
+/* Note a chunk as its server reports it. @return false: it is in a region of another namespace */
+static bool note_chunk(struct master_chunk *chunk, uint32_t space_number, const struct space_keys *keys)
+{
+    if (chunk->region_number != 0 && space_number != chunk->region_space)
+        return false;
+    chunk->space_number = space_number;
+    chunk->keys = *keys;
+    chunk->is_leaving = false;
+    return true;
+}
+
+int master_report(struct space_master *master, struct tarn_rpc_request *request)
+{
+    struct space_cursor cursor = space_cursor_from(request->data, request->bytes);
+    struct master_server *server = server_of_request(master, &cursor);
+    const uint32_t first = (uint32_t)space_take(&cursor, 4), count = (uint32_t)space_take(&cursor, 4);
+    if (server == NULL || server->reporting != request->connection || server->connection != NULL ||
+        cursor.is_wrong || first > server->chunk_count || count > server->chunk_count - first)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t space_number = (uint32_t)space_take(&cursor, 4);
+        struct space_keys keys;
+        space_take_zeros(&cursor, 4);
+        space_take_keys(&cursor, &keys);
+        if (cursor.is_wrong)
+            return -EINVAL;
+        if (!note_chunk(&server->chunks[first + i], space_number, &keys)) {
+            base_error(&master->node->log, "a memory server's chunk is not of its region's namespace",
+                       "server=%s chunk=%" PRIu32 " region=%" PRIu32, server->name, first + i,
+                       server->chunks[first + i].region_number);
+            return -EUCLEAN;
+        }
+    }
+    return space_cursor_is_done(&cursor) ? 0 : -EINVAL;
+}
+
+/* ---- attending ---------------------------------------------------------------------------------- */
+
+/* Have a server end the connections of all sessions but the live ones. */
+static int fence_others(struct space_master *master, struct master_server *server, uint64_t deadline_ns)
+{
+    struct base_account *account = &master->node->memory;
+    const uint64_t expiries = master->expiries;
+    uint8_t *request = base_alloc(account, SPACE_SERVER_MAX);
+    if (request == NULL)
+        return -ENOMEM;
+    struct space_cursor cursor = space_cursor_to(request, SPACE_SERVER_MAX);
+    uint32_t count = 0;
+    space_put(&cursor, 0, 4);
+    space_put(&cursor, 0, 4);
+    for (uint32_t i = 0; i < master->sessions.count && count < FENCE_MAX; i++) {
+        const struct master_session *session = master->sessions.items[i];
+        if (session->expiry != 0)
+            continue;
+        space_put_bytes(&cursor, session->id, SPACE_SESSION_BYTES);
+        count++;
+    }
+    const uint32_t bytes = (uint32_t)space_cursor_count(&cursor, request);
+    cursor = space_cursor_to(request, 4);
+    space_put(&cursor, count, 4);
+    int error = master_order(server, SPACE_FENCE, request, bytes, NULL, 0, deadline_ns);
+    base_free(account, request, SPACE_SERVER_MAX);
+    if (error == 0) {
+        server->fenced = expiries;
+        task_semaphore_post(&master->reap);
+    }
+    return error;
+}
+
+/* Have a server unassign some of the chunks that leave their namespaces. */
+static int unassign_some(struct space_master *master, struct master_server *server, uint64_t deadline_ns)
+{
+    struct base_account *account = &master->node->memory;
+    uint32_t *chunks = base_alloc(account, SPACE_SERVER_MAX);
+    uint32_t count = 0;
+    if (chunks == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < server->chunk_count && count < LEAVE_MAX; i++) {
+        if (server->chunks[i].is_leaving)
+            base_store_le32((uint8_t *)&chunks[2 + count++], i);
+    }
+    base_store_le32((uint8_t *)&chunks[0], 0);
+    base_store_le32((uint8_t *)&chunks[1], count);
+    int error = master_order(server, SPACE_UNASSIGN, chunks, 8 + 4 * count, NULL, 0, deadline_ns);
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        const uint32_t chunk = base_load_le32((const uint8_t *)&chunks[2 + i]);
+        server->leaving--;
+        server->chunks[chunk].space_number = 0;
+        master_chunk_place(master, server, chunk);
+    }
+    base_free(account, chunks, SPACE_SERVER_MAX);
+    return error;
+}
+
+/* Free the namespaces that were deleted, if the chunks that have left were their last. */
+static void free_deleted_spaces(struct space_master *master)
+{
+    for (uint32_t i = master->spaces.count; i-- > 0;)
+        master_space_try_free(master, master->spaces.items[i]);
+}
+
+/* Do one thing for a server, or wait until there is one. @return an error of the connection's */
+static int attend_once(struct space_master *master, struct master_server *server)
+{
+    const uint64_t now = task_now(), deadline_ns = now + master->lease_ns;
+    int error = 0;
+    if (server->must_report)
+        return -ESTALE;
+    if (server->leaving > 0) {
+        error = unassign_some(master, server, deadline_ns);
+        free_deleted_spaces(master);
+        master_tally(master);
+    } else if (master->grace_end_ns == 0 && (server->fenced < master->expiries || !server->is_live)) {
+        error = fence_others(master, server, deadline_ns);
+        if (error == -EAGAIN)
+            error = task_sleep(FENCE_NS);
+        else if (error == 0 && !server->is_live)
+            master_server_sort(master, server);
+        master_tally(master);
+    } else if (task_semaphore_wait(&server->work, now + master->lease_ns / BEATS) != 0) {
+        error = master_order(server, SPACE_PING, NULL, 0, NULL, 0, deadline_ns);
+    }
+    return error;
+}
+
+int master_attend(struct space_master *master, struct tarn_rpc_request *request)
+{
+    struct space_cursor cursor = space_cursor_from(request->data, request->bytes);
+    struct master_server *server = server_of_request(master, &cursor);
+    int error = 0;
+    if (server == NULL || server->reporting != request->connection || server->connection != NULL ||
+        !space_cursor_is_done(&cursor))
+        return -EINVAL;
+    server->reporting = NULL;
+    server->connection = request->connection;
+    server->must_report = false;
+    server->fenced = 0;
+    base_info(&master->node->log, "a memory server has come", "server=%s chunks=%" PRIu32, server->name,
+              server->chunk_count);
+    while (error == 0 && master->failed == 0)
+        error = attend_once(master, server);
+    master_server_unsort(master, server);
+    master_tally(master);
+    while (server->calls > 0)
+        (void)task_sleep(BASE_NS_PER_MS); /* they end: the connection has, or they have deadlines */
+    server->connection = NULL;
+    task_semaphore_post(&master->reap); /* nothing waits for its fences any more */
+    base_info(&master->node->log, "a memory server is gone", "server=%s error=%d", server->name, error);
+    return -ESHUTDOWN;
+}
+
+int master_admit(struct space_master *master, struct tarn_rpc_request *request)
+{
+    struct space_cursor cursor = space_cursor_from(request->data, request->bytes);
+    const struct master_server *server = server_of_request(master, &cursor);
+    const uint8_t *id = space_take_bytes(&cursor, SPACE_SESSION_BYTES);
+    const uint32_t number = (uint32_t)space_take(&cursor, 4);
+    space_take_zeros(&cursor, 4);
+    if (server == NULL || !space_cursor_is_done(&cursor))
+        return -EINVAL;
+    const struct master_session *session = master_session_of(master, id);
+    const struct master_space *space = master_space_of(master, number);
+    if (session == NULL || space == NULL || !master_list_has(&session->spaces, space)) {
+        atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
+        return -EACCES;
+    }
+    return 0;
+}
+
+int master_await_grace(const struct space_master *master, uint64_t deadline_ns)
+{
+    while (master->grace_end_ns != 0 && master->failed == 0) {
+        int error = task_sleep_until(base_min(master->grace_end_ns, task_now() + 10 * BASE_NS_PER_MS));
+        if (error != 0)
+            return error;
+        if (task_now() >= deadline_ns)
+            return -ETIMEDOUT;
+    }
+    return master->failed == 0 ? 0 : -ESHUTDOWN;
+}

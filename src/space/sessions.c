@@ -1,0 +1,134 @@
+/* Sessions of clients: what they hold, when they expire, and what is given back then. */
+#include "space/master.h"
+#include <errno.h>
+#include <string.h>
+
+#define SESSIONS_MAX 65536
+#define DRIFT_SHARE  100 /* a session expires a hundredth of its lease late, for clocks of different rates */
+#define LOOKS        16  /* of the reaper, in a lease */
+
+struct master_session *master_session_of(const struct space_master *master, const uint8_t *id)
+{
+    for (uint32_t i = 0; i < master->sessions.count; i++) {
+        struct master_session *session = master->sessions.items[i];
+        if (session->expiry == 0 && !session->has_ended && memcmp(session->id, id, SPACE_SESSION_BYTES) == 0)
+            return session;
+    }
+    return NULL;
+}
+
+bool master_session_is_known(const struct space_master *master, const uint8_t *id)
+{
+    for (uint32_t i = 0; i < master->sessions.count; i++) {
+        const struct master_session *session = master->sessions.items[i];
+        if (memcmp(session->id, id, SPACE_SESSION_BYTES) == 0)
+            return true;
+    }
+    return false;
+}
+
+struct master_session *master_session_make(struct space_master *master, const uint8_t *id)
+{
+    struct base_account *account = &master->node->memory;
+    struct master_session *session =
+        master->sessions.count >= SESSIONS_MAX ? NULL : base_alloc(account, sizeof(*session));
+    if (session == NULL)
+        return NULL;
+    if (master_list_add(account, &master->sessions, session) != 0) {
+        base_free(account, session, sizeof(*session));
+        return NULL;
+    }
+    memcpy(session->id, id, SPACE_SESSION_BYTES);
+    session->heard_ns = task_now();
+    return session;
+}
+
+int master_hold(struct space_master *master, struct master_session *session, struct master_region *region)
+{
+    int error = master_list_add(&master->node->memory, &session->regions, region);
+    if (error == 0)
+        region->holds++;
+    return error;
+}
+
+int master_unhold(struct space_master *master, struct master_session *session, struct master_region *region)
+{
+    if (!master_list_remove(&session->regions, region))
+        return -ENOENT;
+    if (--region->holds == 0 && region->is_freed)
+        task_semaphore_post(&master->reap);
+    return 0;
+}
+
+void master_session_try_free(struct space_master *master, struct master_session *session)
+{
+    if (session->has_ended && session->users == 0)
+        base_free(&master->node->memory, session, sizeof(*session));
+}
+
+void master_session_end(struct space_master *master, struct master_session *session)
+{
+    struct base_account *account = &master->node->memory;
+    (void)master_list_remove(&master->sessions, session);
+    while (session->regions.count > 0)
+        (void)master_unhold(master, session, session->regions.items[session->regions.count - 1]);
+    while (session->spaces.count > 0)
+        master_space_put(master, session->spaces.items[--session->spaces.count]);
+    master_list_free(account, &session->regions);
+    master_list_free(account, &session->spaces);
+    session->has_ended = true;
+    master_session_try_free(master, session);
+}
+
+/* ---- expiring ----------------------------------------------------------------------------------- */
+
+static void end_grace(struct space_master *master)
+{
+    if (master->grace_end_ns == 0 || task_now() < master->grace_end_ns)
+        return;
+    master->grace_end_ns = 0;
+    master->old_expiry = ++master->expiries;
+    master_poke_servers(master);
+}
+
+static void expire_sessions(struct space_master *master)
+{
+    const uint64_t now = task_now(), late_ns = master->lease_ns + master->lease_ns / DRIFT_SHARE;
+    bool is_any = false;
+    for (uint32_t i = 0; i < master->sessions.count; i++) {
+        struct master_session *session = master->sessions.items[i];
+        if (session->expiry != 0 || now - session->heard_ns <= late_ns)
+            continue;
+        session->expiry = ++master->expiries;
+        atomic_fetch_add(&master->counts[MASTER_EXPIRED], 1);
+        is_any = true;
+    }
+    if (is_any)
+        master_poke_servers(master);
+}
+
+/* End the sessions that have expired, and that no server serves any more. */
+static void end_fenced(struct space_master *master)
+{
+    for (uint32_t i = master->sessions.count; i-- > 0;) {
+        struct master_session *session = master->sessions.items[i];
+        if (session->expiry != 0 && master_have_fenced(master, session->expiry))
+            master_session_end(master, session);
+    }
+    if (master->grace_end_ns == 0 && !master->is_settled)
+        master->is_settled = master_have_fenced(master, master->old_expiry);
+}
+
+void master_reap_task(void *arg)
+{
+    struct space_master *master = arg;
+    int error;
+    do {
+        end_grace(master);
+        expire_sessions(master);
+        end_fenced(master);
+        master_reclaim(master);
+        error = task_semaphore_wait(&master->reap, task_now() + master->lease_ns / LOOKS);
+    } while (error != -ECANCELED);
+    master_leave(master, &master->tasks);
+}

@@ -1,0 +1,100 @@
+/*
+ * space: masters and memory servers, for programs that run them. Clients use <tarn/space.h>, whose rules hold here.
+ *
+ * Threading: both are opened and closed by any thread or task, and run on the scheduler that their options name.
+ */
+#ifndef SPACE_SPACE_H
+#define SPACE_SPACE_H
+
+#include "base/base.h"
+#include "task/node.h"
+#include "task/sched.h"
+#include <tarn/space.h>
+
+struct cluster;
+struct space_master;
+struct space_server;
+
+#define SPACE_SERVERS_MAX 1024 /* the most memory servers of a space */
+
+struct space_master_options {
+    struct tarn_fabric *fabric; /* through which it is reached; outlives it */
+    const char *address;        /* where it listens, as tarn_fabric_listen(); borrowed until return */
+    struct cluster *cluster;    /* where its metadata are; outlives it */
+    struct task_sched *sched;   /* on which it runs; outlives it */
+    uint64_t
+        chunk_bytes; /* bytes of a chunk, a multiple of the page, when the space is new; 0: TARN_SPACE_CHUNK_BYTES */
+    uint64_t lease_ns;          /* 0: TARN_SPACE_LEASE_NS */
+    const void *servers_secret; /* what memory servers must know; NULL: any may join. Borrowed until return */
+    uint32_t servers_secret_bytes; /* at most TARN_SPACE_SECRET_MAX */
+};
+
+/**
+ * Open a master, which serves as soon as it leads its cluster and has read the metadata.
+ *
+ * @return 0; -EINVAL; -ENOMEM; -EADDRINUSE and the like (logged). Yields.
+ */
+base_must_check int space_master_open(struct tarn_node *node, const struct space_master_options *options,
+                                      struct space_master **ret_master);
+
+/** Close a master; its clients and memory servers lose their connections, and go on with the next. Yields. */
+void space_master_close(struct space_master *master);
+
+/* What a master knows, and what it has done since it was opened. */
+struct space_master_stats {
+    uint64_t epoch;       /* of which it leads; 0: it does not */
+    uint64_t servers;     /* memory servers that are there now */
+    uint64_t chunks;      /* that these have */
+    uint64_t chunks_free; /* of them, those that no namespace has */
+    uint64_t namespaces;
+    uint64_t regions;         /* with those that were freed and are still held */
+    uint64_t sessions;        /* of clients */
+    uint64_t secrets_refused; /* joins with a wrong secret */
+    uint64_t
+        sessions_refused; /* connections to memory servers of clients that had not joined the namespace */
+    uint64_t expired;     /* sessions that were not renewed */
+    uint64_t stores;      /* multis of the cluster's store */
+};
+
+/** Read what a master knows. Any thread or task. */
+void space_master_stats(const struct space_master *master, struct space_master_stats *ret_stats);
+
+struct space_server_options {
+    struct tarn_fabric *fabric; /* through which clients and the master are reached; outlives it */
+    const char *address;        /* where it listens for clients, as tarn_fabric_listen() */
+    const char *master;         /* the master's address */
+    const char *name;           /* its name, of the form of a namespace's, which no other server has */
+    struct task_sched *sched;   /* on which it runs; outlives it */
+    uint64_t memory_bytes;      /* how much memory it contributes: whole chunks */
+    uint64_t chunk_bytes;       /* bytes of a chunk, which must be the master's; 0: TARN_SPACE_CHUNK_BYTES */
+    const void *secret;         /* the master's servers_secret; NULL: none */
+    uint32_t secret_bytes;
+};
+
+/**
+ * Open a memory server: make its memory, with progress in the log, and then join the master, again and again while that
+ * is not there. All of the options is borrowed until return, but for the fabric and the scheduler.
+ *
+ * @return 0; -EINVAL; -ENOMEM, -ENOSPC (there is not as much memory); what tarn_fabric_listen() returns (logged). Yields.
+ */
+base_must_check int space_server_open(struct tarn_node *node, const struct space_server_options *options,
+                                      struct space_server **ret_server);
+
+/** Close a memory server: the memory, with all it holds, is gone. Yields, until peers that could write there have disconnected
+ * or ended. */
+void space_server_close(struct space_server *server);
+
+/* What a memory server has. */
+struct space_server_stats {
+    uint64_t chunks;
+    uint64_t assigned;    /* chunks that namespaces have */
+    uint64_t dirty;       /* chunks that are to be zeroed */
+    uint64_t connections; /* clients' */
+    uint64_t refused;     /* connections that the master has refused */
+    bool is_attended;     /* the master knows it now */
+};
+
+/** Read what a memory server has. Any thread or task. */
+void space_server_stats(const struct space_server *server, struct space_server_stats *ret_stats);
+
+#endif

@@ -1,0 +1,172 @@
+/* Namespaces and their regions, in the master's memory. Their chunks are chunks.c's. */
+#include "space/master.h"
+#include <stdio.h>
+#include <string.h>
+
+struct master_space *master_space_of(const struct space_master *master, uint32_t number)
+{
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        struct master_space *space = master->spaces.items[i];
+        if (space->number == number)
+            return space;
+    }
+    return NULL;
+}
+
+struct master_space *master_space_named(const struct space_master *master, const char *name)
+{
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        struct master_space *space = master->spaces.items[i];
+        if (!space->is_deleted && strcmp(space->name, name) == 0)
+            return space;
+    }
+    return NULL;
+}
+
+struct master_space *master_space_make(struct space_master *master, uint32_t number, const char *name)
+{
+    struct base_account *account = &master->node->memory;
+    struct master_space *space = base_alloc(account, sizeof(*space));
+    if (space == NULL)
+        return NULL;
+    if (master_list_add(account, &master->spaces, space) != 0) {
+        base_free(account, space, sizeof(*space));
+        return NULL;
+    }
+    space->number = number;
+    (void)snprintf(space->name, sizeof(space->name), "%s", name);
+    return space;
+}
+
+/* Whether chunks of a namespace are with servers, or on their way from or to them. */
+static bool has_chunks(const struct space_master *master, const struct master_space *space)
+{
+    if (space->spare_count > 0)
+        return true;
+    for (uint32_t slot = 0; slot < SPACE_SERVERS_MAX; slot++) {
+        const struct master_server *server = master->servers[slot];
+        if (server != NULL && server->leaving > 0)
+            return true;
+    }
+    return false;
+}
+
+void master_space_try_free(struct space_master *master, struct master_space *space)
+{
+    struct base_account *account = &master->node->memory;
+    if (!space->is_deleted || space->users > 0 || space->regions.count > 0 || has_chunks(master, space))
+        return;
+    (void)master_list_remove(&master->spaces, space);
+    master_list_free(account, &space->regions);
+    base_free(account, space, sizeof(*space));
+}
+
+void master_space_put(struct space_master *master, struct master_space *space)
+{
+    base_assert(space->users > 0);
+    space->users--;
+    master_space_try_free(master, space);
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+struct master_region *master_region_of(const struct master_space *space, uint32_t number)
+{
+    uint32_t low = 0, high = space->regions.count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        struct master_region *region = space->regions.items[middle];
+        if (region->number == number)
+            return region;
+        if (region->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+struct master_region *master_region_make(struct space_master *master, struct master_space *space,
+                                         uint32_t number, uint32_t chunk_count)
+{
+    struct base_account *account = &master->node->memory;
+    struct master_region *region = base_alloc(account, sizeof(*region));
+    uint64_t *places = base_alloc(account, chunk_count * sizeof(*places));
+    if (region == NULL || places == NULL || master_list_add(account, &space->regions, region) != 0) {
+        base_free(account, places, chunk_count * sizeof(*places));
+        base_free(account, region, sizeof(*region));
+        return NULL;
+    }
+    region->space = space;
+    region->number = number;
+    region->chunk_count = chunk_count;
+    region->places = places;
+    return region;
+}
+
+void master_region_free(struct space_master *master, struct master_region *region)
+{
+    struct base_account *account = &master->node->memory;
+    struct master_space *space = region->space;
+    (void)master_list_remove(&space->regions, region);
+    base_free(account, region->places, region->chunk_count * sizeof(*region->places));
+    base_free(account, region, sizeof(*region));
+    master_space_try_free(master, space);
+}
+
+void master_region_take_chunks(struct space_master *master, struct master_region *region)
+{
+    for (uint32_t i = 0; i < region->chunk_count; i++) {
+        struct master_server *server = master_server_of(master, (uint32_t)region->places[i]);
+        const uint32_t chunk = (uint32_t)(region->places[i] >> 32);
+        if (server == NULL || server->chunks[chunk].region_number != region->number)
+            continue; /* it is lost, or was not bound yet */
+        server->chunks[chunk].region_number = 0;
+        if (server->is_live)
+            master_chunk_place(master, server, chunk);
+    }
+}
+
+uint64_t master_count_regions(const struct space_master *master)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        const struct master_space *space = master->spaces.items[i];
+        count += space->regions.count;
+    }
+    return count;
+}
+
+/* ---- giving back -------------------------------------------------------------------------------- */
+
+/* A region that is freed and that nobody holds, or will. @return NULL: there is none */
+static struct master_region *find_reclaimable(const struct space_master *master)
+{
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        const struct master_space *space = master->spaces.items[i];
+        for (uint32_t k = 0; k < space->regions.count; k++) {
+            struct master_region *region = space->regions.items[k];
+            if (region->is_freed && region->is_stored && region->holds == 0 && !region->is_going)
+                return region;
+        }
+    }
+    return NULL;
+}
+
+void master_reclaim(struct space_master *master)
+{
+    struct master_region *region;
+    while (master->is_settled && master->failed == 0 && (region = find_reclaimable(master)) != NULL) {
+        struct master_set set;
+        region->is_going = true;
+        master_set_init(&set);
+        master_forget_region(master, &set, region);
+        if (master_store(master, &set) != 0) {
+            region->is_going = false;
+            return;
+        }
+        master_region_take_chunks(master, region);
+        master_region_free(master, region);
+        master_poke_servers(master);
+    }
+}

@@ -1,0 +1,140 @@
+/* For the tests of this layer and those above: a space of this process, with a master and some memory servers. */
+#include "space/testing.h"
+#include <unistd.h>
+
+static void begin_cluster(struct space_testing *self)
+{
+    const struct cluster_options options = {.name = "master"};
+    char url[128];
+    (void)snprintf(url, sizeof(url), "solo:%s", self->path);
+    assert_int_equal(cluster_join(self->testing->node, url, &options, &self->cluster), 0);
+}
+
+void space_testing_open_master(struct space_testing *self)
+{
+    const struct space_master_options options = {.fabric = self->testing->fabric,
+                                                 .address = self->address,
+                                                 .cluster = self->cluster,
+                                                 .sched = self->scheds[0],
+                                                 .chunk_bytes = TESTING_CHUNK_BYTES,
+                                                 .lease_ns = self->lease_ns};
+    assert_int_equal(space_master_open(self->testing->node, &options, &self->master), 0);
+}
+
+void space_testing_close_master(struct space_testing *self)
+{
+    space_master_close(self->master);
+    self->master = NULL;
+}
+
+void space_testing_await_servers(const struct space_testing *self, uint64_t count)
+{
+    const uint64_t deadline_ns = TESTING_SECONDS(60);
+    struct space_master_stats stats;
+    do {
+        assert_true(task_now() < deadline_ns);
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        space_master_stats(self->master, &stats);
+    } while (stats.servers != count);
+}
+
+void space_testing_open_server(struct space_testing *self, unsigned place)
+{
+    char name[16];
+    const struct space_server_options options = {.fabric = self->testing->fabric,
+                                                 .address = self->addresses[place],
+                                                 .master = self->address,
+                                                 .name = name,
+                                                 .sched = self->scheds[1],
+                                                 .memory_bytes = TESTING_CHUNKS * TESTING_CHUNK_BYTES,
+                                                 .chunk_bytes = TESTING_CHUNK_BYTES};
+    (void)snprintf(name, sizeof(name), "node%u", place);
+    assert_int_equal(space_server_open(self->testing->node, &options, &self->servers[place]), 0);
+}
+
+void space_testing_close_server(struct space_testing *self, unsigned place)
+{
+    space_server_close(self->servers[place]);
+    self->servers[place] = NULL;
+}
+
+struct tarn_space *space_testing_connect(const struct space_testing *self)
+{
+    struct tarn_space *space;
+    assert_int_equal(
+        tarn_space_connect(testing_clients(self->testing), self->address, NULL, TESTING_SECONDS(60), &space),
+        0);
+    return space;
+}
+
+static void open_scheds(struct space_testing *self)
+{
+    struct tarn_node *node = self->testing->node;
+    self->owns_scheds = self->testing->tasks == NULL;
+    for (unsigned i = 0; i < 2; i++) {
+        if (!self->owns_scheds) {
+            self->scheds[i] = self->testing->tasks->scheds[1 + i];
+            continue;
+        }
+        assert_int_equal(task_sched_open(node, NULL, &self->scheds[i]), 0);
+        assert_int_equal(task_sched_start(self->scheds[i]), 0);
+    }
+}
+
+static void close_scheds(const struct space_testing *self)
+{
+    for (unsigned i = 0; i < 2 && self->owns_scheds; i++) {
+        task_sched_stop(self->scheds[i]);
+        task_sched_join(self->scheds[i]);
+        task_sched_close(self->scheds[i]);
+    }
+}
+
+void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
+                       void (*function)(struct space_testing *self))
+{
+    static _Atomic unsigned number;
+    struct space_testing self = {.testing = testing, .lease_ns = lease_ns == 0 ? TESTING_LEASE_NS : lease_ns};
+    (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(),
+                   atomic_fetch_add(&number, 1));
+    testing->subject->address(self.address, sizeof(self.address));
+    for (unsigned i = 0; i < TESTING_SERVERS; i++)
+        testing->subject->address(self.addresses[i], sizeof(self.addresses[i]));
+    open_scheds(&self);
+    begin_cluster(&self);
+    space_testing_open_master(&self);
+    for (unsigned i = 0; i < TESTING_SERVERS; i++)
+        space_testing_open_server(&self, i);
+    space_testing_await_servers(&self, TESTING_SERVERS);
+    self.space = space_testing_connect(&self);
+    function(&self);
+    tarn_space_disconnect(self.space);
+    for (unsigned i = 0; i < TESTING_SERVERS; i++) {
+        if (self.servers[i] != NULL)
+            space_testing_close_server(&self, i);
+    }
+    if (self.master != NULL)
+        space_testing_close_master(&self);
+    cluster_leave(self.cluster);
+    close_scheds(&self);
+    assert_int_equal(unlink(self.path), 0);
+}
+
+struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, const char *name,
+                                                     uint64_t chunks)
+{
+    struct tarn_space_namespace *of;
+    assert_int_equal(tarn_space_create_ns(space, name, NULL, 0, TESTING_SECONDS(60), &of), 0);
+    if (chunks > 0)
+        assert_int_equal(tarn_space_reserve(of, chunks * TESTING_CHUNK_BYTES, TESTING_SECONDS(60)), 0);
+    return of;
+}
+
+struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, uint64_t bytes,
+                                              enum tarn_space_class memory_class)
+{
+    const struct tarn_space_alloc_options options = {.memory_class = memory_class};
+    struct tarn_space_region *region;
+    assert_int_equal(tarn_space_alloc(of, bytes, &options, TESTING_SECONDS(60), &region), 0);
+    return region;
+}

@@ -1,0 +1,58 @@
+/* For the tests of this layer and those above: a space of this process, with a master and some memory servers. */
+#ifndef SPACE_TESTING_H
+#define SPACE_TESTING_H
+
+#include "cluster/cluster.h"
+#include "fabric/testing.h"
+#include "space/space.h"
+
+#define TESTING_SERVERS     3
+#define TESTING_CHUNK_BYTES (UINT64_C(64) << 10)
+#define TESTING_CHUNKS      16 /* of each server */
+#define TESTING_LEASE_NS    (600 * BASE_NS_PER_MS)
+
+struct space_testing {
+    struct testing_fabric *testing;
+    char path[64];                        /* of the cluster's file */
+    char address[108];                    /* the master's */
+    char addresses[TESTING_SERVERS][108]; /* the memory servers' */
+    struct task_sched *scheds[2];         /* the master's and the servers' */
+    bool owns_scheds;
+    uint64_t lease_ns;
+    struct cluster *cluster;
+    struct space_master *master; /* NULL: it is closed */
+    struct space_server *servers[TESTING_SERVERS];
+    struct tarn_space *space; /* the test's client */
+};
+
+/** Open a master. */
+void space_testing_open_master(struct space_testing *self);
+
+/** Close it; the cluster's file stays. */
+void space_testing_close_master(struct space_testing *self);
+
+/** Open a memory server, and wait until the master has it. */
+void space_testing_open_server(struct space_testing *self, unsigned place);
+
+/** Close a memory server; what it had is lost. */
+void space_testing_close_server(struct space_testing *self, unsigned place);
+
+/** Wait until so many servers are there. */
+void space_testing_await_servers(const struct space_testing *self, uint64_t count);
+
+/** Connect a client. */
+struct tarn_space *space_testing_connect(const struct space_testing *self);
+
+/** Run a test with all of it, and a client. @param lease_ns  0: TESTING_LEASE_NS */
+void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
+                       void (*function)(struct space_testing *self));
+
+/** Make a namespace of a name without a secret, with some chunks reserved. */
+struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, const char *name,
+                                                     uint64_t chunks);
+
+/** Allocate a region that must be. */
+struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, uint64_t bytes,
+                                              enum tarn_space_class memory_class);
+
+#endif
