@@ -1,5 +1,6 @@
 /* What spaces must do on every provider: run by the tests of each, in tasks and in plain threads. */
 #include "space/conformance_testing.h"
+#include "base/random.h"
 
 #define SOON TESTING_SECONDS(60)
 
@@ -52,10 +53,251 @@ static void what_one_writes_another_reads(struct testing_fabric *testing)
     space_testing_run(testing, 0, write_and_read);
 }
 
-#define SUITE(EACH) EACH(what_one_writes_another_reads)
+/* ---- any byte ----------------------------------------------------------------------------------- */
+
+enum { ROOM = 3 * 65536 + 777 };
+
+/* Reads and writes of random parts, against the same done to plain memory. */
+static void change_any_bytes(struct space_testing *self)
+{
+    static uint8_t expected[ROOM], found[ROOM], data[ROOM];
+    struct base_random random;
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "bytes", 4);
+    struct tarn_space_region *region = space_testing_alloc(of, ROOM, TARN_SPACE_BULK);
+    void *mapped;
+    base_random_init(&random, 5);
+    memset(expected, 0, ROOM);
+    assert_int_equal(tarn_space_map(region, SOON, &mapped), 0);
+    memset(mapped, 0, ROOM);
+    assert_int_equal(tarn_space_write(region, mapped, ROOM, SOON), 0);
+    for (unsigned i = 0; i < testing_times(self->testing, 300); i++) {
+        const uint64_t offset = base_random_below(&random, ROOM + 1);
+        const uint64_t most = i % 3 == 0 ? ROOM - offset : base_min(ROOM - offset, UINT64_C(100));
+        const uint64_t bytes = base_random_below(&random, most + 1);
+        if (i % 2 == 0) {
+            base_random_fill(&random, data, bytes);
+            memcpy(expected + offset, data, bytes);
+            assert_int_equal(tarn_space_write_at(region, offset, data, bytes, SOON), 0);
+        } else {
+            memset(found, 0xee, ROOM);
+            assert_int_equal(tarn_space_read_at(region, offset, found, bytes, SOON), 0);
+            assert_memory_equal(found, expected + offset, bytes);
+            assert_true(bytes == ROOM || found[bytes] == 0xee);
+        }
+    }
+    assert_int_equal(tarn_space_read(region, mapped, ROOM, SOON), 0);
+    assert_memory_equal(mapped, expected, ROOM);
+    assert_int_equal(tarn_space_read_at(region, ROOM, found, 1, SOON), -EINVAL);
+    assert_int_equal(tarn_space_read_at(region, 1, found, ROOM, SOON), -EINVAL);
+    assert_int_equal(tarn_space_read_at(region, UINT64_MAX, found, 2, SOON), -EINVAL);
+    assert_int_equal(tarn_space_read(region, found, 8, SOON), -EINVAL);
+    tarn_space_unmap(region);
+    assert_int_equal(tarn_space_read(region, mapped, 8, SOON), -EINVAL);
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void any_byte_is_read_and_written(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, change_any_bytes);
+}
+
+/* A part of a region is a region of its own. */
+static void use_parts(struct space_testing *self)
+{
+    enum { AT = 65536 + 100, BYTES = 65536 * 2 + 5 };
+    static uint8_t data[BYTES], found[BYTES + 200];
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "parts", 8);
+    struct tarn_space_region *first = space_testing_alloc(of, TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    struct tarn_space_region *whole = space_testing_alloc(of, 5 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK),
+                             *part;
+    struct tarn_space_info info, part_info;
+    tarn_space_info(whole, &info);
+    assert_int_equal(tarn_space_init(of, info.address + AT, BYTES, SOON, &part), 0);
+    tarn_space_info(part, &part_info);
+    assert_int_equal(part_info.address, info.address + AT);
+    assert_int_equal(part_info.bytes, BYTES);
+    assert_int_equal(part_info.number, info.number);
+    testing_fill(data, BYTES, 8);
+    assert_int_equal(tarn_space_write_at(part, 0, data, BYTES, SOON), 0);
+    assert_int_equal(tarn_space_write_at(part, 1, data, BYTES, SOON), -EINVAL);
+    assert_int_equal(tarn_space_read_at(whole, AT - 100, found, BYTES + 200, SOON), 0);
+    assert_memory_equal(found + 100, data, BYTES);
+    tarn_space_drop(part);
+    assert_int_equal(tarn_space_init(of, info.address + AT, 0, SOON, &part), 0);
+    tarn_space_info(part, &part_info);
+    assert_int_equal(part_info.bytes, 5 * TESTING_CHUNK_BYTES - AT);
+    tarn_space_drop(part);
+    assert_int_equal(tarn_space_init(of, info.address + AT, 5 * TESTING_CHUNK_BYTES, SOON, &part), -ENOENT);
+    assert_int_equal(tarn_space_init(of, info.address + 5 * TESTING_CHUNK_BYTES, 1, SOON, &part), -ENOENT);
+    assert_int_equal(tarn_space_init(of, UINT64_MAX, 0, SOON, &part), -ENOENT);
+    tarn_space_drop(whole);
+    tarn_space_drop(first);
+    tarn_space_leave_ns(of);
+}
+
+static void a_part_is_a_region(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, use_parts);
+}
+
+/* ---- many at once ------------------------------------------------------------------------------- */
+
+enum { OPS = 300, STEP = 1000 };
+
+static void post_many(struct space_testing *self)
+{
+    static uint8_t data[OPS][STEP], found[OPS][STEP];
+    static struct tarn_space_op ops[OPS];
+    struct iovec iov[OPS][2];
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "many", 6);
+    struct tarn_space_region *region = space_testing_alloc(of, OPS * STEP, TARN_SPACE_BULK);
+    void *mapped;
+    assert_int_equal(tarn_space_map(region, SOON, &mapped), 0); /* which connects */
+    for (unsigned i = 0; i < OPS; i++) {
+        testing_fill(data[i], STEP, i);
+        iov[i][0] = (struct iovec){.iov_base = data[i], .iov_len = 300};
+        iov[i][1] = (struct iovec){.iov_base = data[i] + 300, .iov_len = STEP - 300};
+        ops[i] = (struct tarn_space_op){.kind = TARN_FABRIC_WRITE,
+                                        .region = region,
+                                        .offset = (uint64_t)i * STEP,
+                                        .iov = iov[i],
+                                        .iov_count = 2};
+    }
+    tarn_space_post(self->space, ops, OPS);
+    assert_int_equal(tarn_space_wait(self->space, ops, OPS, SOON), 0);
+    for (unsigned i = 0; i < OPS; i++) {
+        iov[i][0] = (struct iovec){.iov_base = found[i], .iov_len = STEP - 1};
+        iov[i][1] = (struct iovec){.iov_base = found[i] + STEP - 1, .iov_len = 1};
+        ops[i].kind = TARN_FABRIC_READ;
+    }
+    tarn_space_post(self->space, ops, OPS);
+    for (unsigned i = 0; i < OPS; i++) {
+        while (!tarn_space_test(self->space, &ops[i]))
+            assert_int_equal(task_sleep(1000), 0);
+        assert_int_equal(ops[i].result, 0);
+    }
+    assert_memory_equal(found, data, sizeof(data));
+    struct tarn_space_op wrong[] = {{.kind = TARN_FABRIC_SEND, .region = region},
+                                    {.kind = TARN_FABRIC_READ, .region = region, .offset = OPS * STEP + 1},
+                                    {.kind = TARN_FABRIC_CAS, .region = region},
+                                    {.kind = TARN_FABRIC_READ, .region = region}};
+    tarn_space_post(self->space, wrong, 4);
+    assert_int_equal(tarn_space_wait(self->space, wrong, 4, SOON), -EINVAL);
+    assert_int_equal(wrong[0].result, -EINVAL);
+    assert_int_equal(wrong[1].result, -EINVAL);
+    assert_int_equal(wrong[2].result, -EACCES);
+    assert_int_equal(wrong[3].result, 0);
+    tarn_space_unmap(region);
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void many_are_under_way(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, post_many);
+}
+
+/* Tasks that use one space at the same time, with operations that are longer than the pieces there are. */
+struct sharer {
+    struct tarn_space_region *region;
+    unsigned number;
+};
+
+static void use_share(void *arg)
+{
+    const struct sharer *sharer = arg;
+    enum { BYTES = 40000 };
+    uint8_t *bytes = test_malloc(2 * BYTES);
+    for (unsigned round = 0; round < 20; round++) {
+        testing_fill(bytes, BYTES, sharer->number * 100 + round);
+        assert_int_equal(
+            tarn_space_write_at(sharer->region, (uint64_t)sharer->number * BYTES, bytes, BYTES, SOON), 0);
+        assert_int_equal(
+            tarn_space_read_at(sharer->region, (uint64_t)sharer->number * BYTES, bytes + BYTES, BYTES, SOON),
+            0);
+        assert_memory_equal(bytes, bytes + BYTES, BYTES);
+    }
+    test_free(bytes);
+}
+
+static void share_space(struct space_testing *self)
+{
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "share", 6);
+    struct tarn_space_region *region = space_testing_alloc(of, 6 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    struct sharer sharers[8];
+    struct testing_job jobs[8];
+    for (unsigned i = 0; i < 8; i++) {
+        sharers[i] = (struct sharer){.region = region, .number = i};
+        testing_start(self->testing, &jobs[i], 0, use_share, &sharers[i]);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        testing_join(&jobs[i]);
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void share_in_tasks(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, share_space);
+}
+
+static void tasks_share_a_space_in_tasks(void **state)
+{
+    testing_run(state, share_in_tasks, true);
+}
+
+/* ---- words -------------------------------------------------------------------------------------- */
+
+static void swap_words(struct space_testing *self)
+{
+    struct tarn_space *other = space_testing_connect(self);
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "words", 4), *joined;
+    const struct tarn_space_alloc_options options = {.name = "locks", .memory_class = TARN_SPACE_WORDS};
+    struct tarn_space_region *words, *same, *bulk = space_testing_alloc(of, 4096, TARN_SPACE_BULK);
+    uint64_t before, zero[2] = {0, 0};
+    assert_int_equal(tarn_space_alloc(of, 2 * TESTING_CHUNK_BYTES, &options, SOON, &words), 0);
+    assert_int_equal(tarn_space_write_at(words, TESTING_CHUNK_BYTES - 8, zero, 16, SOON), 0);
+    assert_int_equal(tarn_space_join_ns(other, "words", NULL, 0, SOON, &joined), 0);
+    assert_int_equal(tarn_space_find(joined, "locks", SOON, &same), 0);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(tarn_space_faa(words, TESTING_CHUNK_BYTES, 2, SOON, &before), 0);
+        assert_int_equal(before, i * 5);
+        assert_int_equal(tarn_space_faa(same, TESTING_CHUNK_BYTES, 3, SOON, &before), 0);
+        assert_int_equal(before, i * 5 + 2);
+    }
+    assert_int_equal(tarn_space_cas(same, TESTING_CHUNK_BYTES - 8, 0, 77, SOON, &before), 0);
+    assert_int_equal(before, 0);
+    assert_int_equal(tarn_space_cas(words, TESTING_CHUNK_BYTES - 8, 0, 78, SOON, &before), 0);
+    assert_int_equal(before, 77);
+    before = 9;
+    assert_int_equal(tarn_space_cas(words, 4, 0, 1, SOON, &before), -EINVAL);
+    assert_int_equal(tarn_space_faa(words, 2 * TESTING_CHUNK_BYTES, 1, SOON, &before), -EINVAL);
+    assert_int_equal(tarn_space_faa(bulk, 0, 1, SOON, &before), -EACCES);
+    assert_int_equal(before, 9);
+    tarn_space_drop(same);
+    tarn_space_leave_ns(joined);
+    tarn_space_disconnect(other);
+    tarn_space_drop(words);
+    tarn_space_drop(bulk);
+    tarn_space_leave_ns(of);
+}
+
+static void words_are_swapped(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, swap_words);
+}
+
+#define SUITE(EACH)                                                                                          \
+    EACH(what_one_writes_another_reads)                                                                      \
+    EACH(any_byte_is_read_and_written)                                                                       \
+    EACH(a_part_is_a_region)                                                                                 \
+    EACH(many_are_under_way)                                                                                 \
+    EACH(words_are_swapped)
 
 SUITE(TESTING_BOTH)
 
-static const struct CMUnitTest space_conformance_tests[] = {SUITE(TESTING_EACH)};
+static const struct CMUnitTest space_conformance_tests[] = {
+    SUITE(TESTING_EACH) cmocka_unit_test(tasks_share_a_space_in_tasks)};
 
 const struct testing_suite space_conformance = TESTING_SUITE(space_conformance_tests);
