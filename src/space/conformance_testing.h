@@ -4,6 +4,7 @@
 
 #include "space/testing.h"
 
-extern const struct testing_suite space_conformance;
+extern const struct testing_suite space_conformance; /* reading, writing, swapping */
+extern const struct testing_suite space_lifecycle;   /* what becomes of namespaces, regions and chunks */
 
 #endif
