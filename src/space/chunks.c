@@ -124,19 +124,35 @@ static uint64_t count_free(const struct space_master *master, bool with_leaving)
     return count;
 }
 
-/* Wait until some chunks are free, if those that are leaving their namespaces make that come true. */
+/* Whether memory servers that are known may become live before long: they are attended already, or the term is young. */
+static bool may_more_come(const struct space_master *master)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        if (server != NULL && !server->is_live &&
+            (server->connection != NULL || task_now() < master->patience_end_ns))
+            return true;
+    }
+    return false;
+}
+
+int master_await_more(const struct space_master *master, uint64_t deadline_ns)
+{
+    if (!may_more_come(master) || task_now() >= deadline_ns || master->failed != 0)
+        return -ENOSPC;
+    return task_sleep(PAUSE_NS);
+}
+
+/* Wait until some chunks are free, if those that are leaving their namespaces, or servers that come, make that true. */
 static int await_free(struct space_master *master, uint64_t count, uint64_t deadline_ns)
 {
-    while (count_free(master, false) < count) {
-        if (count_free(master, true) < count)
-            return -ENOSPC;
-        if (task_now() >= deadline_ns || master->failed != 0)
-            return -ETIMEDOUT;
-        int error = task_sleep(PAUSE_NS);
-        if (error != 0)
-            return error;
+    int error = 0;
+    while (error == 0 && count_free(master, false) < count) {
+        const bool is_leaving =
+            count_free(master, true) >= count && task_now() < deadline_ns && master->failed == 0;
+        error = is_leaving ? task_sleep(PAUSE_NS) : master_await_more(master, deadline_ns);
     }
-    return 0;
+    return error;
 }
 
 /* Choose the next server in turn that has free chunks. @return NULL: none has */

@@ -169,26 +169,33 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
     return error;
 }
 
+/* Make one attempt to have a chunk's handle, and a connection with its server. */
+static int try_target(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
+{
+    int error = 0;
+    if (region->targets[target].link == NULL || region->targets[target].handle.key == 0)
+        error = client_locate(region, deadline_ns);
+    if (error == 0) /* also where there is no handle, to learn whether the server is lost for good */
+        error = try_link(region->targets[target].link, deadline_ns);
+    return error == 0 && region->targets[target].handle.key == 0 ? -EHOSTUNREACH : error;
+}
+
 int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
 {
     struct tarn_space *space = region->of->space;
-    int error = client_await_lease(space, deadline_ns);
     for (;;) {
-        if (error == 0 && region->error != 0)
+        int error = client_await_lease(space, deadline_ns);
+        if (error == 0)
             error = region->error;
-        if (error == 0 && (region->targets[target].link == NULL || region->targets[target].handle.key == 0))
-            error = client_locate(region, deadline_ns);
-        if (error == 0) /* also where the place has no handle, to learn whether the server is lost for good */
-            error = try_link(region->targets[target].link, deadline_ns);
-        if (error == 0 && region->targets[target].handle.key == 0)
-            error = -EHOSTUNREACH;
+        if (error != 0)
+            return error;
+        error = try_target(region, target, deadline_ns);
         if (error == 0 || !may_come(error))
             return error;
         if (task_now() >= deadline_ns)
             return -EHOSTUNREACH;
         if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0)
             return -ECANCELED;
-        error = client_await_lease(space, deadline_ns);
     }
 }
 

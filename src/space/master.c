@@ -6,9 +6,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define RUNNING_MAX (SPACE_SERVERS_MAX + 1024) /* methods at once: each memory server has one that lasts */
-#define CALLS_MAX   8
-#define PAUSE_NS    BASE_NS_PER_SECOND /* before it tries to lead again */
+#define RUNNING_MAX     (SPACE_SERVERS_MAX + 1024) /* methods at once: each memory server has one that lasts */
+#define PATIENCE_LEASES 4                          /* how long memory servers may need to join a new master */
+#define CALLS_MAX       8
+#define PAUSE_NS        BASE_NS_PER_SECOND /* before it tries to lead again */
 
 /* ---- a term ------------------------------------------------------------------------------------- */
 
@@ -104,6 +105,7 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
         return error;
     master->failed = 0;
     master->grace_end_ns = is_new ? 0 : task_now() + master->lease_ns;
+    master->patience_end_ns = task_now() + PATIENCE_LEASES * master->lease_ns;
     master->is_settled = is_new;
     master->term = epoch;
     atomic_store(&master->epoch, epoch);

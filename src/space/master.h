@@ -154,14 +154,15 @@ struct space_master {
     struct master_server *servers[SPACE_SERVERS_MAX]; /* NULL: a free slot */
     uint32_t slots;                                   /* slots that have been used */
     struct master_list spaces, sessions;
-    uint32_t turn;          /* slot of the server whose turn it is to be reserved from */
-    uint64_t expiries;      /* times that sessions have expired, of which servers are to be told */
-    uint64_t grace_end_ns;  /* sessions of before may come until then; 0: that is over */
-    uint64_t old_expiry;    /* `expiries` when that was over */
-    bool is_settled;        /* all servers have fenced the sessions of before that have not come */
-    uint32_t running;       /* methods that run */
-    uint32_t tasks;         /* tasks of the term */
-    struct task_wait *idle; /* of the task that waits for one of these to become 0 */
+    uint32_t turn;            /* slot of the server whose turn it is to be reserved from */
+    uint64_t expiries;        /* times that sessions have expired, of which servers are to be told */
+    uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
+    uint64_t patience_end_ns; /* memory servers that are known are waited for until then */
+    uint64_t old_expiry;      /* `expiries` when that was over */
+    bool is_settled;          /* all servers have fenced the sessions of before that have not come */
+    uint32_t running;         /* methods that run */
+    uint32_t tasks;           /* tasks of the term */
+    struct task_wait *idle;   /* of the task that waits for one of these to become 0 */
 
     /* Changes on their way into the store. */
     struct base_list sets;           /* of struct master_set */
@@ -303,6 +304,9 @@ base_must_check int master_reserve(struct space_master *master, struct master_sp
 
 /** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
 int master_release(struct space_master *master, struct master_space *space, uint64_t count);
+
+/** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -ECANCELED. Yields. */
+base_must_check int master_await_more(const struct space_master *master, uint64_t deadline_ns);
 
 /** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC */
 base_must_check int master_bind(struct space_master *master, struct master_region *region,

@@ -315,6 +315,26 @@ static int node_of_wish(const struct space_master *master, const struct wish *wi
     return *ret_server == NULL ? -ENOENT : 0;
 }
 
+/* Wait until there are the chunks that a wish takes, if servers that come make that true. @param ret_node  as above */
+static int find_spare(const struct space_master *master, const struct wish *wish, uint64_t deadline_ns,
+                      struct master_server **ret_node)
+{
+    const struct master_space *space = wish->space;
+    for (;;) {
+        int error = space->is_deleted ? -ENOENT : node_of_wish(master, wish, ret_node);
+        if (error == 0 && wish->name[0] != '\0' && region_named(space, wish->name) != NULL)
+            error = -EEXIST;
+        if (error != 0)
+            return error;
+        const uint64_t spare = *ret_node == NULL ? space->spare_count : space->spare[(*ret_node)->slot].count;
+        if (spare >= chunks_of(master, wish->bytes))
+            return 0;
+        error = master_await_more(master, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+}
+
 /* Give a region addresses. */
 static void take_addresses(struct space_master *master, struct master_set *set, struct master_region *region)
 {
@@ -390,12 +410,8 @@ static int ask_alloc(struct asking *asking)
         return -ENOENT;
     wish.space->users++;
     int error = master_await_grace(master, asking->deadline_ns);
-    if (error == 0 && wish.space->is_deleted)
-        error = -ENOENT;
     if (error == 0)
-        error = node_of_wish(master, &wish, &node);
-    if (error == 0 && wish.name[0] != '\0' && region_named(wish.space, wish.name) != NULL)
-        error = -EEXIST;
+        error = find_spare(master, &wish, asking->deadline_ns, &node);
     if (error == 0)
         error = make_region(asking, &wish, node, &region);
     if (error == 0)

@@ -67,13 +67,14 @@ static int hold_region(struct tarn_space_namespace *of, enum space_method method
     error = space_cursor_is_done(&cursor)
                 ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
                 : -EPROTO;
-    if (error == 0)
-        error = client_locate(region, deadline_ns);
-    else
+    if (error != 0) {
         unhold(of, row.number);
+        return error;
+    }
+    error = client_locate(region, deadline_ns);
     if (error == 0)
         *ret_region = region;
-    else if (error != -EPROTO && error != -ENOMEM)
+    else
         tarn_space_drop(region);
     return error;
 }

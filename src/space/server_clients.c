@@ -9,9 +9,9 @@
 
 static void refuse_client(struct server_client *client, int error)
 {
+    atomic_fetch_add(&client->server->refused, 1); /* before the client learns of it */
     tarn_fabric_reject(client->incoming, error);
     client->incoming = NULL;
-    atomic_fetch_add(&client->server->refused, 1);
 }
 
 /* Connect a client with the domain of its namespace, if the master says that it has joined that. */
