@@ -309,7 +309,7 @@ static void keep_lease(void *arg)
     struct tarn_rpc_connection *connection = NULL;
     while (!task_worker_stops(&space->keeper)) {
         const uint64_t next_ns = atomic_load(&space->is_lost)
-                                     ? task_now() + space->lease_ns / RENEWALS /* until it is begun again */
+                                     ? TASK_FOREVER /* until it is begun again, which pokes */
                                      : renew_lease(space, &connection);
         (void)task_worker_sleep_until(&space->keeper, next_ns);
     }
