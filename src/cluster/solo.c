@@ -157,7 +157,7 @@ static void note_lead(struct solo *solo)
 static int solo_lead(struct cluster *cluster, uint64_t deadline_ns, uint64_t *ret_epoch)
 {
     struct solo *solo = solo_of(cluster);
-    uint64_t epoch;
+    uint64_t epoch = 0;
     int error;
     (void)deadline_ns; /* there is nobody to wait for */
     do {

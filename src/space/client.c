@@ -295,6 +295,8 @@ static uint64_t renew_lease(struct tarn_space *space, struct tarn_rpc_connection
         memcmp(request, space->session, sizeof(request)) == 0 && !atomic_load(&space->is_lost);
     if (is_same && error == 0)
         atomic_store(&space->held_until_ns, begin_ns + lease_ns);
+    else if (is_same && !client_holds(space))
+        atomic_store(&space->held_until_ns, 0); /* operations wait from now on */
     if (is_same && is_connected && error == -ENOENT) {
         atomic_store(&space->held_until_ns, 0);
         atomic_store(&space->is_lost, true);

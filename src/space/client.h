@@ -112,6 +112,13 @@ base_must_check int client_ask(struct tarn_space *space, enum space_method metho
 /** Begin a request: the session's bytes, and then what is put at the cursor. */
 struct space_cursor client_begin(uint8_t *request);
 
+/** Whether a session is there, as far as is known without a look at the clock: what is begun without a lease does no harm, and
+ * does not count. Any thread or task. */
+static inline bool client_has_session(const struct tarn_space *space)
+{
+    return atomic_load_explicit(&space->held_until_ns, memory_order_relaxed) != 0;
+}
+
 /** Whether the lease holds now. Any thread or task. */
 bool client_holds(const struct tarn_space *space);
 

