@@ -44,6 +44,7 @@ extern "C" {
 #define TARN_FABRIC_RECEIVE_BYTES_MAX (1U << 20) /* the most bytes of one message */
 #define TARN_FABRIC_RECEIVE_COUNT_MAX 65536      /* the most messages that wait for their receiver */
 #define TARN_FABRIC_REGIONS_MAX       65536      /* the most regions of one domain */
+#define TARN_FABRIC_AWAIT_ANY_MAX     256        /* the most operations of one tarn_fabric_await_any() */
 
 struct tarn_fabric;
 struct tarn_fabric_connection;
@@ -500,6 +501,19 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32
 TARN_API TARN_MUST_CHECK int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count,
                                                uint64_t deadline_ns);
 
+/**
+ * Wait until one of several operations has completed, in whatever way, and give nothing up. They may be of several
+ * connections, all of one scheduler or all of plain threads.
+ *
+ * @param ops        posted operations, in any order, best with those of one connection side by side
+ * @param count      1 to TARN_FABRIC_AWAIT_ANY_MAX
+ * @param ret_index  the place in `ops` of the first that has completed, and has its `result`
+ * @return 0, also at a deadline that has passed, if one has completed; -ETIMEDOUT; -ECANCELED; -EINVAL (the count, or
+ *         connections that are not all of one scheduler or all of plain threads). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_fabric_await_any(struct tarn_fabric_op *const *ops, uint32_t count,
+                                                   uint64_t deadline_ns, uint32_t *ret_index);
+
 /** Whether a posted operation has completed, in whatever way. Never waits, but that a plain thread asks the scheduler of
  * a scheduler's connection. */
 TARN_API bool tarn_fabric_test(struct tarn_fabric_op *op);
@@ -560,7 +574,7 @@ struct tarn_fabric_counters {
     uint64_t failed;                           /**< failed operations */
     uint64_t refused;                          /**< failed operations with -EACCES */
     uint64_t
-        waits; /**< round trips, under the first operation's tag: one for each tarn_fabric_wait() or _await(), and one more for
+        waits; /**< round trips, under the first operation's tag: one for each tarn_fabric_wait(), _await() or _await_any(), and one more for
                        each fence that had to wait for answers, in the longest chain of a connection */
     uint64_t copied_bytes; /**< verbs: bytes that went through memory of the fabric's */
 };

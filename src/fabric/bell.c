@@ -12,7 +12,7 @@
     400 /* looks while no other task can run: an answer often comes sooner than a change of tasks and back */
 
 struct waiter {
-    struct base_list link; /* fabric_bell.waiters */
+    struct fabric_watch watch;
     struct task_wait wait;
     struct task_poller poller; /* looks at the condition once a round; a task's alone */
     const struct fabric_condition *condition;
@@ -27,10 +27,22 @@ void fabric_bell_init(struct fabric_bell *bell)
 void fabric_bell_ring(struct fabric_bell *bell)
 {
     base_spin_lock(&bell->lock);
-    base_list_for_each(item, &bell->waiters) {
-        struct waiter *waiter = base_container_of(item, struct waiter, link);
-        (void)task_wait_wake(&waiter->wait, 0);
-    }
+    base_list_for_each(item, &bell->waiters)
+        (void)task_wait_wake(base_container_of(item, struct fabric_watch, link)->wait, 0);
+    base_spin_unlock(&bell->lock);
+}
+
+void fabric_bell_add(struct fabric_bell *bell, struct fabric_watch *watch)
+{
+    base_spin_lock(&bell->lock);
+    base_list_push_back(&bell->waiters, &watch->link);
+    base_spin_unlock(&bell->lock);
+}
+
+void fabric_bell_remove(struct fabric_bell *bell, struct fabric_watch *watch)
+{
+    base_spin_lock(&bell->lock); /* a ring that is under way has finished once this lock is ours */
+    base_list_remove(&watch->link);
     base_spin_unlock(&bell->lock);
 }
 
@@ -92,13 +104,12 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
                       uint64_t deadline_ns)
 {
     struct waiter waiter = {
+        .watch.wait = &waiter.wait,
         .condition = condition,
         .poller = {.poll = poll_condition, .may_sleep = may_sleep, .closed = free_poller}};
     struct task_sched *sched = task_sched_self();
     task_wait_init(&waiter.wait);
-    base_spin_lock(&bell->lock);
-    base_list_push_back(&bell->waiters, &waiter.link);
-    base_spin_unlock(&bell->lock);
+    fabric_bell_add(bell, &waiter.watch);
     const bool polls = sched != NULL && !condition->is_rare;
     if (polls)
         task_poller_add(sched, &waiter.poller);
@@ -107,10 +118,7 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     int result = task_wait_park(&waiter.wait, deadline_ns);
     if (polls)
         task_poller_remove(&waiter.poller);
-    base_spin_lock(
-        &bell->lock); /* a ring that is under way has finished with the waiter once this lock is ours */
-    base_list_remove(&waiter.link);
-    base_spin_unlock(&bell->lock);
+    fabric_bell_remove(bell, &waiter.watch);
     return result;
 }
 

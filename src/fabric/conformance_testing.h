@@ -9,9 +9,11 @@
 #include "fabric/calls_testing.h"
 #include "fabric/connections_testing.h"
 #include "fabric/operations_testing.h"
+#include "fabric/sets_testing.h"
 #include "fabric/words_testing.h"
 
 /* What a provider's test runs: suites for testing_run_suites(). */
-#define FABRIC_CONFORMANCE fabric_operations, fabric_words, fabric_connections, fabric_calls, fabric_buffers
+#define FABRIC_CONFORMANCE                                                                                   \
+    fabric_operations, fabric_words, fabric_connections, fabric_sets, fabric_calls, fabric_buffers
 
 #endif

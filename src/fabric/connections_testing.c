@@ -264,78 +264,6 @@ static void a_deadline_ends_the_connection(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
-/* A wait that is cut short gives nothing up: what waits for credit goes when there is some. */
-static void what_is_awaited_stays_posted(struct testing_fabric *testing)
-{
-    struct testing_pair pair;
-    struct tarn_fabric_op ops[CREDIT + 2] = {0};
-    struct tarn_fabric_message message;
-    uint8_t data[MESSAGE_BYTES];
-    testing_pair_open(testing, &pair, &few);
-    for (unsigned i = 0; i < base_array_count(ops); i++)
-        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND};
-    tarn_fabric_post(pair.client, ops, base_array_count(ops));
-    assert_int_equal(tarn_fabric_await(ops, base_array_count(ops), TESTING_SOON), -ETIMEDOUT);
-    assert_int_equal(tarn_fabric_await(ops, CREDIT, TESTING_SECONDS(60)), 0);
-    for (unsigned i = 0; i < base_array_count(ops); i++)
-        assert_int_equal(tarn_fabric_test(&ops[i]), i < CREDIT);
-    assert_int_equal(tarn_fabric_error(pair.client), 0);
-    for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
-                         0);
-    assert_int_equal(tarn_fabric_await(ops, base_array_count(ops), TESTING_SECONDS(60)), 0);
-    for (unsigned i = 0; i < base_array_count(ops); i++)
-        assert_true(tarn_fabric_test(&ops[i]) && ops[i].result == 0);
-    for (unsigned i = 0; i < CREDIT; i++)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
-                         0);
-    assert_int_equal(tarn_fabric_await(ops, 0, 0), 0);
-    testing_pair_close(&pair);
-}
-
-/* Operations of several connections are posted, tested and awaited as one set. */
-static void a_set_is_of_several_connections(struct testing_fabric *testing)
-{
-    enum { PEERS = 4, SHARE = 8 };
-    struct testing_pair pair;
-    struct tarn_fabric_connection *clients[PEERS], *servers[PEERS];
-    struct tarn_fabric_op ops[PEERS * SHARE] = {0};
-    struct iovec vectors[PEERS * SHARE];
-    uint64_t words[PEERS * SHARE];
-    testing_pair_open(testing, &pair, NULL);
-    for (unsigned i = 0; i < PEERS; i++) {
-        if (i > 0)
-            testing_connect(&pair);
-        clients[i] = pair.client;
-        servers[i] = pair.server;
-    }
-    for (unsigned i = 0; i < PEERS * SHARE; i++)
-        tarn_fabric_mem_store64(pair.all, i * sizeof(uint64_t), 1000 + i);
-    for (unsigned i = 0; i < PEERS * SHARE; i++) {
-        vectors[i] = (struct iovec){.iov_base = &words[i], .iov_len = sizeof(words[i])};
-        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
-                                         .handle = &pair.all->handle,
-                                         .offset = i * sizeof(uint64_t),
-                                         .iov = &vectors[i],
-                                         .iov_count = 1};
-    }
-    for (unsigned i = 0; i < PEERS; i++)
-        tarn_fabric_post(clients[i], &ops[i * SHARE], SHARE);
-    while (!tarn_fabric_test(&ops[PEERS * SHARE - 1]))
-        task_yield();
-    assert_int_equal(tarn_fabric_await(ops, PEERS * SHARE, TESTING_SECONDS(60)), 0);
-    for (unsigned i = 0; i < PEERS * SHARE; i++) {
-        assert_int_equal(ops[i].result, 0);
-        assert_int_equal(words[i], 1000 + i);
-    }
-    for (unsigned i = 0; i < PEERS; i++) {
-        tarn_fabric_disconnect(clients[i]);
-        tarn_fabric_disconnect(servers[i]);
-    }
-    pair.client = pair.server = NULL;
-    testing_pair_close(&pair);
-}
-
 void the_peer_disconnects(struct testing_fabric *testing)
 {
     struct testing_pair pair;
@@ -751,8 +679,6 @@ static void nobody_accepts(struct testing_fabric *testing)
     EACH(a_fence_waits_for_all_before_it)                                                                    \
     EACH(a_message_waits_for_a_fenced_write)                                                                 \
     EACH(a_deadline_ends_the_connection)                                                                     \
-    EACH(what_is_awaited_stays_posted)                                                                       \
-    EACH(a_set_is_of_several_connections)                                                                    \
     EACH(the_peer_disconnects)                                                                               \
     EACH(freed_memory_waits_for_its_writers)                                                                 \
     EACH(connections_come_and_go)                                                                            \

@@ -160,6 +160,10 @@ int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadl
 /** tarn_fabric_await(), likewise. */
 int fabric_proxy_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
 
+/** tarn_fabric_await_any(), likewise. */
+int fabric_proxy_await_any(struct tarn_fabric_op *const *ops, uint32_t count, uint64_t deadline_ns,
+                           uint32_t *ret_index);
+
 /** tarn_fabric_test(). */
 bool fabric_proxy_test(struct tarn_fabric_op *op);
 

@@ -231,6 +231,66 @@ int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadl
     return wait_for_all(ops, count, deadline_ns, false);
 }
 
+/* Whether an operation is the first of some that are side by side and of one connection. */
+static bool begins_run(struct tarn_fabric_op *const *ops, uint32_t i)
+{
+    return i == 0 || ops[i]->connection != ops[i - 1]->connection;
+}
+
+/* Find an operation that has completed. @return its place; `count`: none has */
+static uint32_t find_finished(struct tarn_fabric_op *const *ops, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && !(begins_run(ops, i) ? tarn_fabric_test(ops[i]) : ops[i]->finished))
+        i++;
+    return i;
+}
+
+/* Sleep until operations of one of the connections may have completed. @return 0; -ETIMEDOUT; -ECANCELED */
+static int sleep_for_any(struct tarn_fabric_op *const *ops, uint32_t count, uint64_t deadline_ns)
+{
+    struct fabric_watch watches[TARN_FABRIC_AWAIT_ANY_MAX];
+    struct task_wait wait;
+    bool is_ready = false;
+    task_wait_init(&wait);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tarn_fabric_connection *connection = ops[i]->connection;
+        watches[i].wait = &wait;
+        if (begins_run(ops, i))
+            is_ready |= connection->fabric->provider->watch(connection->state, &watches[i]);
+    }
+    if (is_ready)
+        (void)task_wait_wake(&wait, 0); /* end the wait before it begins */
+    int error = task_wait_park(&wait, deadline_ns);
+    for (uint32_t i = 0; i < count; i++) {
+        if (begins_run(ops, i))
+            ops[i]->connection->fabric->provider->unwatch(ops[i]->connection->state, &watches[i]);
+    }
+    return error;
+}
+
+int tarn_fabric_await_any(struct tarn_fabric_op *const *ops, uint32_t count, uint64_t deadline_ns,
+                          uint32_t *ret_index)
+{
+    uint32_t found;
+    int error = 0;
+    if (count == 0 || count > TARN_FABRIC_AWAIT_ANY_MAX)
+        return -EINVAL;
+    for (uint32_t i = 1; i < count; i++) {
+        if (ops[i]->connection->sched != ops[0]->connection->sched)
+            return -EINVAL;
+    }
+    if (fabric_needs_proxy(ops[0]->connection))
+        return fabric_proxy_await_any(ops, count, deadline_ns, ret_index);
+    while ((found = find_finished(ops, count)) == count && error == 0)
+        error = sleep_for_any(ops, count, deadline_ns);
+    if (found == count)
+        return error;
+    count_trips(ops[found], 1);
+    *ret_index = found;
+    return 0;
+}
+
 int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
 {

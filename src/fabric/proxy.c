@@ -40,7 +40,9 @@ int fabric_run_on(struct task_sched *sched, task_function *function, void *arg)
 struct proxy_call {
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_op *ops;
+    struct tarn_fabric_op *const *set; /* instead of `ops`: of tarn_fabric_await_any() */
     uint32_t count;
+    uint32_t *ret_index;
     void *data;
     uint32_t room;
     uint64_t deadline_ns;
@@ -72,6 +74,12 @@ static void run_await(void *arg)
 {
     struct proxy_call *call = arg;
     call->result = tarn_fabric_await(call->ops, call->count, call->deadline_ns);
+}
+
+static void await_any(void *arg)
+{
+    struct proxy_call *call = arg;
+    call->result = tarn_fabric_await_any(call->set, call->count, call->deadline_ns, call->ret_index);
 }
 
 static void run_test(void *arg)
@@ -122,6 +130,14 @@ int fabric_proxy_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t dead
 {
     struct proxy_call call = {.ops = ops, .count = count, .deadline_ns = deadline_ns};
     run_call(ops[0].connection->sched, run_await, &call);
+    return call.result;
+}
+
+int fabric_proxy_await_any(struct tarn_fabric_op *const *ops, uint32_t count, uint64_t deadline_ns,
+                           uint32_t *ret_index)
+{
+    struct proxy_call call = {.set = ops, .count = count, .deadline_ns = deadline_ns, .ret_index = ret_index};
+    run_call(ops[0]->connection->sched, await_any, &call);
     return call.result;
 }
 

@@ -342,13 +342,18 @@ struct op_waiter {
     const struct tarn_fabric_op *op;
 };
 
+/* Whether operations that wait can go on, or have failed. */
+static bool has_progress(const struct shm_connection *connection)
+{
+    const struct shm_peer_domain *peer = &connection->peer;
+    return tarn_fabric_error(connection->owner) != 0 || atomic_load(&peer->has_news) ||
+           (atomic_load(&peer->asked) == 0 && shm_ring_has_credit(&connection->out));
+}
+
 static bool op_ready(void *arg)
 {
     const struct op_waiter *waiter = arg;
-    const struct shm_peer_domain *peer = &waiter->connection->peer;
-    return waiter->op->finished || tarn_fabric_error(waiter->connection->owner) != 0 ||
-           atomic_load(&peer->has_news) ||
-           (atomic_load(&peer->asked) == 0 && shm_ring_has_credit(&waiter->connection->out));
+    return waiter->op->finished || has_progress(waiter->connection);
 }
 
 static void op_arm(void *arg)
@@ -369,6 +374,19 @@ int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
         if (error != 0)
             return error;
     }
+}
+
+bool shm_watch(void *state, struct fabric_watch *watch)
+{
+    struct shm_connection *connection = state;
+    fabric_bell_add(&connection->bell, watch);
+    shm_ring_arm_writer(&connection->out);
+    return has_progress(connection);
+}
+
+void shm_unwatch(void *state, struct fabric_watch *watch)
+{
+    fabric_bell_remove(&((struct shm_connection *)state)->bell, watch);
 }
 
 /* ---- receiving ---------------------------------------------------------------------------------- */

@@ -398,6 +398,24 @@ int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     }
 }
 
+bool tcp_watch(void *state, struct fabric_watch *watch)
+{
+    struct tcp_connection *connection = state;
+    tcp_gate_lock(&connection->gate);
+    base_list_push_back(&connection->gate.sleepers, &watch->link);
+    const bool is_ready = connection->wire.done.first != NULL || connection->wire.error != 0;
+    tcp_gate_unlock(&connection->gate);
+    return is_ready;
+}
+
+void tcp_unwatch(void *state, struct fabric_watch *watch)
+{
+    struct tcp_connection *connection = state;
+    tcp_gate_lock(&connection->gate);
+    base_list_remove(&watch->link);
+    tcp_gate_unlock(&connection->gate);
+}
+
 /* Wait for a message. @return its bytes, valid until it is released; NULL with *ret_error set */
 static const uint8_t *next_message(struct tcp_connection *connection, uint64_t deadline_ns,
                                    struct tarn_fabric_message *ret_message, int *ret_error)

@@ -81,6 +81,8 @@ uint32_t tcp_peer_data(const void *state, const void **ret_data);
 void tcp_post(void *state, struct tarn_fabric_op *op);
 void tcp_progress(void *state);
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
+bool tcp_watch(void *state, struct fabric_watch *watch);
+void tcp_unwatch(void *state, struct fabric_watch *watch);
 int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 void tcp_fail(void *state);

@@ -6,7 +6,7 @@
 
 struct tcp_gate {
     struct base_spin lock;
-    struct base_list sleepers; /* of struct task_wait */
+    struct base_list sleepers; /* of struct fabric_watch */
 };
 
 /** Begin unlocked, without sleepers. */

@@ -205,6 +205,21 @@ int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     }
 }
 
+bool verbs_watch(void *state, struct fabric_watch *watch)
+{
+    static const struct tarn_fabric_op any; /* it never completes, so that the others alone count */
+    struct verbs_connection *connection = state;
+    struct waiter waiter = {.connection = connection, .op = &any};
+    fabric_bell_add(&connection->bell, watch);
+    arm_queue(&waiter);
+    return is_ready(&waiter);
+}
+
+void verbs_unwatch(void *state, struct fabric_watch *watch)
+{
+    fabric_bell_remove(&((struct verbs_connection *)state)->bell, watch);
+}
+
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
 /* Copy the next message out of its slot. @return whether there was one */

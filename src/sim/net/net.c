@@ -160,7 +160,7 @@ void sim_net_wake(struct base_list *waits)
 {
     struct base_list *first;
     while ((first = base_list_pop_front(waits)) != NULL)
-        (void)task_wait_wake(base_container_of(first, struct task_wait, link), 0);
+        (void)task_wait_wake(base_container_of(first, struct fabric_watch, link)->wait, 0);
 }
 
 int sim_net_wait(struct base_list *waits, bool (*is_ready)(const void *arg), const void *arg,
@@ -168,10 +168,11 @@ int sim_net_wait(struct base_list *waits, bool (*is_ready)(const void *arg), con
 {
     while (!is_ready(arg)) {
         struct task_wait wait;
+        struct fabric_watch watch = {.wait = &wait};
         task_wait_init(&wait);
-        base_list_push_back(waits, &wait.link);
+        base_list_push_back(waits, &watch.link);
         int error = task_wait_park(&wait, deadline_ns);
-        base_list_remove(&wait.link);
+        base_list_remove(&watch.link);
         if (error != 0)
             return is_ready(arg) ? 0 : error;
     }
@@ -378,6 +379,18 @@ static int wait_for(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns
     return sim_net_wait(&side->waits, op_is_finished, op, deadline_ns);
 }
 
+static bool watch_side(void *state, struct fabric_watch *watch)
+{
+    base_list_push_back(&((struct sim_side *)state)->waits, &watch->link);
+    return false;
+}
+
+static void unwatch_side(void *state, struct fabric_watch *watch)
+{
+    (void)state;
+    base_list_remove(&watch->link);
+}
+
 const struct fabric_provider sim_net_provider = {
     .name = "sim",
     .open = open_device,
@@ -398,6 +411,8 @@ const struct fabric_provider sim_net_provider = {
     .peer_data = sim_peer_data,
     .post = sim_op_post,
     .wait = wait_for,
+    .watch = watch_side,
+    .unwatch = unwatch_side,
     .receive = sim_receive,
     .fail = sim_side_fail,
     .fence = sim_side_fence,

@@ -117,7 +117,7 @@ struct sim_listener {
     struct sim_device *device;
     char address[SIM_NET_ADDRESS_BYTES];
     struct base_list queue; /* of struct sim_connection */
-    struct base_list waits; /* of struct task_wait */
+    struct base_list waits; /* of struct fabric_watch */
 };
 
 /* A message that was received and not fetched. */
@@ -148,7 +148,7 @@ struct sim_side {
     uint64_t turns[3];         /* its next at each station of enum sim_turn */
     struct base_list ops;      /* of struct sim_op that were posted here, oldest first */
     struct base_list messages; /* of struct sim_message, for its user */
-    struct base_list waits;    /* of struct task_wait: its users */
+    struct base_list waits;    /* of struct fabric_watch: its users */
     struct sim_event notice;   /* what has become of it, on its way to the other one */
     struct sim_event returns;  /* credit_back, on its way */
     struct sim_event silence;  /* when it will have heard nothing for too long */
