@@ -138,13 +138,20 @@ static void run_task(void *arg)
     tarn_fabric_close(fabric);
 }
 
+static int measure_thread(void *arg, struct bench_sample *sample)
+{
+    struct job *job = arg;
+    job->sample = sample;
+    return lab_client_run(job->server, connect_and_call, job);
+}
+
 /* A plain thread calls over `shm`; over `tcp` a task, because a plain thread has a scheduler's thread use the socket. */
 static int measure_way(void *arg, struct bench_sample *sample)
 {
     struct job *job = arg;
     const struct bench_world_options options = {.sched = {.spin_ns = LAB_SERVER_SPIN_NS}};
     job->sample = sample;
-    return lab_server_is_shm(job->server) ? lab_client_run(job->server, connect_and_call, job)
+    return lab_server_is_shm(job->server) ? measure_thread(arg, sample)
                                           : bench_world_run(job->server->bench, &options, run_task, job);
 }
 
@@ -170,6 +177,7 @@ static int run_case(struct lab_server *server, uint32_t bytes, uint32_t depth, b
         bench_case_subject(self, names[i], measure_way, &jobs[i]);
     }
     if (!is_shm) {
+        bench_case_subject(self, "thread", measure_thread, &jobs[TARN_RPC_ADAPTIVE]);
         bench_case_subject(self, "socket", lab_fabric_socket, &message);
         bench_case_subject(self, "epoll", lab_fabric_epoll, &message);
     } else if (depth == 1) {
