@@ -521,6 +521,35 @@ static void a_fence_behind_no_read_waits_for_nothing(void **state)
         assert_false(ops[i].trip);
 }
 
+/* A peer without credit is told of the first message that was received, and of further ones ever more together. */
+static void credit_comes_back_in_few_frames(void **state)
+{
+    enum { MESSAGES = 16 };
+    struct fixture *fixture = *state;
+    struct side *side = &fixture->b;
+    struct tarn_fabric_op ops[MESSAGES];
+    unsigned frames = 0;
+    free(side->wire.messages.memory);
+    side->wire.messages.memory = calloc(MESSAGES, side->wire.messages.slot_bytes);
+    assert_non_null(side->wire.messages.memory);
+    side->wire.messages.count = fixture->a.wire.peer_messages = MESSAGES;
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND};
+        assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[i]), 0);
+    }
+    settle(fixture);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        assert_true(tcp_target_has_message(&side->wire));
+        tcp_target_received(&side->wire);
+        assert_true(i > 0 || tcp_wire_has_output(&side->wire));
+        frames += tcp_wire_has_output(&side->wire);
+        settle(fixture);
+    }
+    assert_false(tcp_target_has_message(&side->wire));
+    assert_int_equal(frames, 5); /* of 1, 1, 2, 4 and 8 */
+    assert_int_equal(fixture->a.wire.messages_received, MESSAGES);
+}
+
 /* What is freed while it is read is not sent any more; that READ is named, not the WRITE that was served meanwhile. */
 static void a_region_goes_while_it_is_read(void **state)
 {
@@ -581,6 +610,7 @@ int main(void)
         UNIT(large_answers_let_requests_pass),
         UNIT(a_fence_does_not_wait_for_ever),
         UNIT(a_fence_behind_no_read_waits_for_nothing),
+        UNIT(credit_comes_back_in_few_frames),
         UNIT(a_region_goes_while_it_is_read),
         UNIT(the_last_word_is_said_once),
     };

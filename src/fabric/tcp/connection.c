@@ -10,14 +10,17 @@
 
 /* ---- on the connection's scheduler -------------------------------------------------------------- */
 
-/* After a change of the wire: wake the tasks that it concerns, and unlock. */
+/* After a change of the wire: wake the callers that it concerns, and unlock. A frame that was sent concerns none: a plain
+ * thread would wake up for nothing. */
 static void tell_and_unlock(struct tcp_connection *connection)
 {
     const struct tcp_wire *wire = &connection->wire;
     const char *doing = wire->doing;
     int error =
         wire->culprit == NULL ? wire->error : 0; /* a refused operation's error is reported by its user */
-    tcp_gate_wake_locked(&connection->gate);
+    if (wire->done.first != NULL || wire->error != 0 || tcp_target_has_message(wire) ||
+        connection->socket_count > 1) /* await_room() */
+        tcp_gate_wake_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     if (error != 0)
         (void)fabric_connection_fail(connection->owner, doing, error);
@@ -72,7 +75,8 @@ static void run_sender(void *arg)
     socket->sending = false;
     connection->senders--;
     bool shut = connection->leaving && !connection->ending && connection->senders == 0;
-    tcp_gate_wake_locked(&connection->gate);
+    if (connection->wire.error != 0)
+        tcp_gate_wake_locked(&connection->gate); /* end_socket(), tcp_disconnect() */
     tcp_gate_unlock(&connection->gate);
     if (shut)
         shut_all(connection); /* the sockets are freed by this thread only, after this call */
@@ -144,8 +148,9 @@ static void run_poke(struct task_message *message)
         more = connection->beat ||
                must_act_locked(connection); /* a caller that found a poke under way relies on this look */
         connection->poked = more;
-        tcp_gate_wake_locked(&connection->gate);
-        tcp_gate_unlock(&connection->gate); /* the connection may be freed from here on */
+        if (connection->wire.error != 0)
+            tcp_gate_wake_locked(&connection->gate); /* tcp_connection_free() */
+        tcp_gate_unlock(&connection->gate);          /* the connection may be freed from here on */
     }
 }
 
@@ -154,36 +159,45 @@ void tcp_connection_prepare(struct tcp_connection *connection)
     connection->poke.run = run_poke;
 }
 
-static void post_poke(struct tcp_connection *connection, bool beat)
+/* Note that the scheduler is to look. @return whether the caller must have it do so: no such message is under way */
+static bool note_poke_locked(struct tcp_connection *connection)
 {
-    tcp_gate_lock(&connection->gate);
-    bool post = !connection->poked;
+    base_spin_assert_held(&connection->gate.lock);
+    const bool must = !connection->poked;
     connection->poked = true;
-    connection->beat |= beat;
-    tcp_gate_unlock(&connection->gate);
-    if (!post || task_sched_post(connection->sched, &connection->poke))
+    return must;
+}
+
+/* Send the message that has the scheduler look. */
+static void send_poke(struct tcp_connection *connection)
+{
+    if (task_sched_post(connection->sched, &connection->poke))
         return;
     tcp_gate_lock(&connection->gate);
     connection->poked = false; /* the scheduler has ended: no poke is under way */
     tcp_gate_unlock(&connection->gate);
 }
 
-void tcp_connection_poke(struct tcp_connection *connection)
+/* After a change by the user: unlock, and have the scheduler send or end, if it must. */
+static void act_and_unlock(struct tcp_connection *connection)
 {
-    if (task_sched_self() == connection->sched) {
-        act_on_wire(connection);
-        return;
-    }
-    tcp_gate_lock(&connection->gate);
-    bool needed = must_act_locked(connection);
+    const bool is_here = task_sched_self() == connection->sched;
+    const bool must = must_act_locked(connection) && (is_here || note_poke_locked(connection));
     tcp_gate_unlock(&connection->gate);
-    if (needed)
-        post_poke(connection, false);
+    if (must && is_here)
+        act_on_wire(connection);
+    else if (must)
+        send_poke(connection);
 }
 
 void tcp_connection_beat(struct tcp_connection *connection)
 {
-    post_poke(connection, true);
+    tcp_gate_lock(&connection->gate);
+    connection->beat = true;
+    const bool must = note_poke_locked(connection);
+    tcp_gate_unlock(&connection->gate);
+    if (must)
+        send_poke(connection);
 }
 
 /* Take the end of a socket, or bytes that are no TLS. It ends all sockets; each is closed when no task sends by it. */
@@ -368,12 +382,17 @@ void tcp_post(void *state, struct tarn_fabric_op *op)
     int dead = connection->wire.error;
     int error = dead != 0 ? dead : tcp_initiator_post(&connection->wire, op);
     tcp_gate_unlock(&connection->gate);
-    if (error == 0) {
-        tcp_connection_poke(connection);
+    if (error == 0)
         return;
-    }
     drain_done(connection);
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
+}
+
+void tcp_posted(void *state)
+{
+    struct tcp_connection *connection = state;
+    tcp_gate_lock(&connection->gate);
+    act_and_unlock(connection);
 }
 
 void tcp_progress(void *state)
@@ -444,15 +463,15 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->wire.messages.bytes)
         return -EINVAL;
     const uint8_t *payload = next_message(connection, deadline_ns, &message, &error);
-    drain_done(connection);
-    if (payload == NULL)
+    if (payload == NULL) {
+        drain_done(connection);
         return tarn_fabric_error(connection->owner) != 0 ? tarn_fabric_error(connection->owner) : error;
+    }
     if (message.bytes > 0)
         memcpy(data, payload, message.bytes);
     tcp_gate_lock(&connection->gate);
     tcp_target_received(&connection->wire);
-    tcp_gate_unlock(&connection->gate);
-    tcp_connection_poke(connection);
+    act_and_unlock(connection);
     *ret_message = message;
     return 0;
 }
@@ -463,9 +482,8 @@ void tcp_fail(void *state)
     tcp_gate_lock(&connection->gate);
     tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
     tcp_gate_wake_locked(&connection->gate); /* other tasks may wait for operations that end now */
-    tcp_gate_unlock(&connection->gate);
+    act_and_unlock(connection);
     drain_done(connection);
-    tcp_connection_poke(connection);
 }
 
 int tcp_fence(void *state, uint64_t deadline_ns)
@@ -488,8 +506,7 @@ void tcp_disconnect(void *state)
     tcp_wire_die(&connection->wire, -ECONNABORTED, "disconnect", TCP_LEAVES);
     connection->leaving = true;
     connection->silent_beats = base_max(connection->silent_beats, (uint32_t)FABRIC_BEATS_PROBE);
-    tcp_gate_unlock(&connection->gate);
-    tcp_connection_poke(connection);
+    act_and_unlock(connection);
     tcp_gate_lock(&connection->gate);
     while (connection->open_count != 0 || connection->senders != 0)
         tcp_gate_sleep_firmly_locked(&connection->gate);

@@ -61,9 +61,6 @@ void tcp_connection_demand(struct tcp_connection *connection);
 /** Prepare a connection, once, before any of the functions below. */
 void tcp_connection_prepare(struct tcp_connection *connection);
 
-/** Have the scheduler look for something to send or to end. Any thread. */
-void tcp_connection_poke(struct tcp_connection *connection);
-
 /** Count a tick of the clock for a connection. Any thread. */
 void tcp_connection_beat(struct tcp_connection *connection);
 
@@ -79,6 +76,7 @@ void tcp_connection_free(struct tcp_connection *connection);
 /** Members of struct fabric_provider, which says what each promises. */
 uint32_t tcp_peer_data(const void *state, const void **ret_data);
 void tcp_post(void *state, struct tarn_fabric_op *op);
+void tcp_posted(void *state);
 void tcp_progress(void *state);
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 bool tcp_watch(void *state, struct fabric_watch *watch);

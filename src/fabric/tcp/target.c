@@ -50,12 +50,12 @@ static bool has_room(const struct tcp_messages *messages)
     return messages->arrived - messages->received < messages->count;
 }
 
-/* Whether the other side has used half of the credit that it knows of. */
+/* So a user that receives many messages in a row has few frames sent, and a peer without credit gets some at once. */
 bool tcp_target_owes_credit(const struct tcp_wire *wire)
 {
     const struct tcp_messages *messages = &wire->messages;
-    return messages->received != messages->told &&
-           messages->count - (messages->arrived - messages->told) <= messages->count / 2;
+    const uint64_t untold = messages->received - messages->told;
+    return untold > 0 && untold >= messages->count - (messages->arrived - messages->told);
 }
 
 static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
@@ -79,10 +79,15 @@ static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     wire->requests++;
 }
 
+bool tcp_target_has_message(const struct tcp_wire *wire)
+{
+    return wire->messages.received != wire->messages.arrived;
+}
+
 const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct tarn_fabric_message *ret_message)
 {
     const struct tcp_messages *messages = &wire->messages;
-    if (messages->received == messages->arrived)
+    if (!tcp_target_has_message(wire))
         return NULL;
     const struct slot *slot = slot_at(messages, messages->received);
     *ret_message = (struct tarn_fabric_message){

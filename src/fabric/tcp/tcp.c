@@ -267,6 +267,7 @@ const struct fabric_provider fabric_provider_tcp = {
     .connect = tcp_connect,
     .peer_data = tcp_peer_data,
     .post = tcp_post,
+    .posted = tcp_posted,
     .progress = tcp_progress,
     .wait = tcp_wait,
     .watch = tcp_watch,

@@ -153,13 +153,16 @@ size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to, size_t room);
 /** Number of the other side's requests that are served. */
 uint64_t tcp_target_done(const struct tcp_wire *wire);
 
+/** Whether there is a message that was not received. */
+bool tcp_target_has_message(const struct tcp_wire *wire);
+
 /** The next message. @return NULL: there is none; its bytes stay until tcp_target_received() */
 const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct tarn_fabric_message *ret_message);
 
 /** Release the message that tcp_target_message() has returned. */
 void tcp_target_received(struct tcp_wire *wire);
 
-/** Whether the other side should be told of messages that were received: it has little credit left. */
+/** Whether the other side should be told of messages that were received: it has no more credit left than that. */
 bool tcp_target_owes_credit(const struct tcp_wire *wire);
 
 /** Begin an operation. @return 0; -EMSGSIZE */
