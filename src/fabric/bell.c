@@ -24,26 +24,65 @@ void fabric_bell_init(struct fabric_bell *bell)
     base_list_init(&bell->waiters);
 }
 
+void fabric_bell_ring_locked(struct fabric_bell *bell)
+{
+    base_spin_assert_held(&bell->lock);
+    /* a sleeper takes itself out of the list, with the lock held */
+    base_list_for_each(item, &bell->waiters)
+        (void)task_wait_wake(base_container_of(item, struct fabric_watch, link)->wait, 0);
+}
+
 void fabric_bell_ring(struct fabric_bell *bell)
 {
     base_spin_lock(&bell->lock);
-    base_list_for_each(item, &bell->waiters)
-        (void)task_wait_wake(base_container_of(item, struct fabric_watch, link)->wait, 0);
+    fabric_bell_ring_locked(bell);
+    base_spin_unlock(&bell->lock);
+}
+
+/* Take a place, and unlock. */
+static void add_and_unlock(struct fabric_bell *bell, struct fabric_watch *watch)
+{
+    watch->bell = bell;
+    base_list_push_back(&bell->waiters, &watch->link);
     base_spin_unlock(&bell->lock);
 }
 
 void fabric_bell_add(struct fabric_bell *bell, struct fabric_watch *watch)
 {
     base_spin_lock(&bell->lock);
-    base_list_push_back(&bell->waiters, &watch->link);
-    base_spin_unlock(&bell->lock);
+    add_and_unlock(bell, watch);
 }
 
-void fabric_bell_remove(struct fabric_bell *bell, struct fabric_watch *watch)
+void fabric_bell_remove(struct fabric_watch *watch)
 {
-    base_spin_lock(&bell->lock); /* a ring that is under way has finished once this lock is ours */
+    base_spin_lock(&watch->bell->lock); /* a ring that is under way has finished once this lock is ours */
     base_list_remove(&watch->link);
-    base_spin_unlock(&bell->lock);
+    base_spin_unlock(&watch->bell->lock);
+}
+
+int fabric_bell_sleep_locked(struct fabric_bell *bell, uint64_t deadline_ns)
+{
+    struct task_wait wait;
+    struct fabric_watch watch = {.wait = &wait};
+    task_wait_init(&wait);
+    base_spin_assert_held(&bell->lock);
+    add_and_unlock(bell, &watch);
+    int result = task_wait_park(&wait, deadline_ns);
+    base_spin_lock(&bell->lock);
+    base_list_remove(&watch.link);
+    return result;
+}
+
+void fabric_bell_sleep_firmly_locked(struct fabric_bell *bell)
+{
+    struct task_wait wait;
+    struct fabric_watch watch = {.wait = &wait};
+    task_wait_init(&wait);
+    base_spin_assert_held(&bell->lock);
+    add_and_unlock(bell, &watch);
+    (void)task_wait_park_firmly(&wait);
+    base_spin_lock(&bell->lock);
+    base_list_remove(&watch.link);
 }
 
 static bool is_ready(const struct fabric_condition *condition)
@@ -118,7 +157,7 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     int result = task_wait_park(&waiter.wait, deadline_ns);
     if (polls)
         task_poller_remove(&waiter.poller);
-    fabric_bell_remove(bell, &waiter.watch);
+    fabric_bell_remove(&waiter.watch);
     return result;
 }
 

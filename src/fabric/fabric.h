@@ -13,6 +13,7 @@
 #include <tarn/fabric.h>
 
 struct fabric_provider;
+struct fabric_watch;
 
 /** The name of a kind of atomics, for people. @return static text. Any thread or task. */
 const char *fabric_atomics_name(enum tarn_fabric_atomics atomics);
@@ -75,12 +76,6 @@ static inline void fabric_queue_move_all(struct fabric_queue *queue, struct fabr
     for (struct tarn_fabric_op *op; (op = fabric_queue_pop(from)) != NULL;)
         fabric_queue_push(queue, op);
 }
-
-/* The place of a caller that waits for several connections among the callers that wait for one of them. */
-struct fabric_watch {
-    struct base_list link;  /* the provider's */
-    struct task_wait *wait; /* the caller's wait */
-};
 
 /*
  * The table that a provider fills; the simulator's is handed in through task_node_options.fabric. States are
@@ -153,12 +148,9 @@ struct fabric_provider {
     /** Wait until an operation has finished. @return 0; -ETIMEDOUT or -ECANCELED: it has not */
     int (*wait)(void *connection, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
-    /** From now on, end a caller's wait when posted operations may have finished, or progress() would finish some.
-     * @return whether it would at once */
+    /** Take a place, until fabric_bell_remove(), at the bell that rings when posted operations have finished, or progress()
+     * would finish some. @return whether it would at once */
     bool (*watch)(void *connection, struct fabric_watch *watch);
-
-    /** From now on, leave that wait alone. */
-    void (*unwatch)(void *connection, struct fabric_watch *watch);
 
     /** As tarn_fabric_receive(). */
     int (*receive)(void *connection, void *data, uint32_t room, uint64_t deadline_ns,

@@ -1,4 +1,5 @@
 /* Operations: checks, posting, waiting for them, and counting. */
+#include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 #include <string.h>
@@ -264,7 +265,7 @@ static int sleep_for_any(struct tarn_fabric_op *const *ops, uint32_t count, uint
     int error = task_wait_park(&wait, deadline_ns);
     for (uint32_t i = 0; i < count; i++) {
         if (begins_run(ops, i))
-            ops[i]->connection->fabric->provider->unwatch(ops[i]->connection->state, &watches[i]);
+            fabric_bell_remove(&watches[i]);
     }
     return error;
 }

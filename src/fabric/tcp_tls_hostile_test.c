@@ -695,9 +695,9 @@ static void await_full(int fd, const struct tarn_fabric_connection *sends)
         before = now;
         (void)task_sleep(20 * BASE_NS_PER_MS);
         assert_int_equal(ioctl(fd, FIONREAD, &now), 0);
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         sending = connection->sockets[0].sending;
-        tcp_gate_unlock(&connection->gate);
+        base_spin_unlock(&connection->bell.lock);
     } while (!sending || now == 0 || now != before);
 }
 

@@ -384,11 +384,6 @@ bool shm_watch(void *state, struct fabric_watch *watch)
     return has_progress(connection);
 }
 
-void shm_unwatch(void *state, struct fabric_watch *watch)
-{
-    fabric_bell_remove(&((struct shm_connection *)state)->bell, watch);
-}
-
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
 static bool message_ready(void *arg)

@@ -76,7 +76,6 @@ const struct fabric_provider fabric_provider_shm = {
     .progress = shm_progress,
     .wait = shm_wait,
     .watch = shm_watch,
-    .unwatch = shm_unwatch,
     .receive = shm_receive,
     .fail = shm_fail,
     .fence = shm_fence,

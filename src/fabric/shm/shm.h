@@ -424,7 +424,6 @@ void shm_posted(void *state);
 void shm_progress(void *state);
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 bool shm_watch(void *state, struct fabric_watch *watch);
-void shm_unwatch(void *state, struct fabric_watch *watch);
 int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 void shm_fail(void *state);

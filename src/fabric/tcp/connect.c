@@ -1,7 +1,6 @@
 /* Connecting and accepting. A task of the scheduler to which the connection will belong does both. */
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/domain.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/listener.h"
 #include "fabric/tcp/tcp.h"
@@ -56,7 +55,7 @@ static struct tcp_connection *make_connection(const struct attempt *attempt)
     connection->tcp = tcp;
     connection->owner = attempt->owner;
     connection->sched = task_sched_self();
-    tcp_gate_init(&connection->gate);
+    fabric_bell_init(&connection->bell);
     connection->socket_count = attempt->sockets;
     connection->sockets = base_alloc(account, attempt->sockets * sizeof(struct tcp_socket));
     messages->count = attempt->options->receive_count;
@@ -92,13 +91,13 @@ static void attach_socket(struct tcp_socket *socket, struct net_connection *net,
 void tcp_connection_free(struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
-    tcp_gate_lock(&tcp->gate);
+    base_spin_lock(&tcp->bell.lock);
     base_list_remove(&connection->link);
-    tcp_gate_unlock(&tcp->gate);
-    tcp_gate_lock(&connection->gate); /* no further tick comes, but one may be under way */
+    base_spin_unlock(&tcp->bell.lock);
+    base_spin_lock(&connection->bell.lock); /* no further tick comes, but one may be under way */
     while (connection->poked)
-        tcp_gate_sleep_firmly_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_sleep_firmly_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
     free_parts(connection);
 }
 
@@ -109,10 +108,10 @@ static void abandon_connection(struct tcp_connection *connection)
         if (connection->sockets[i].net != NULL)
             net_close(connection->sockets[i].net);
     }
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     while (connection->open_count != 0)
-        tcp_gate_sleep_firmly_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_sleep_firmly_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
     free_parts(connection);
 }
 
@@ -130,10 +129,10 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
     connection->data_bytes = attempt->hello.data_bytes;
     memcpy(connection->data, attempt->hello.data, attempt->hello.data_bytes);
     tcp_connection_prepare(connection);
-    tcp_gate_lock(&tcp->gate);
+    base_spin_lock(&tcp->bell.lock);
     base_list_push_back(&tcp->connections, &connection->link);
-    tcp_gate_wake_locked(&tcp->gate); /* the clock ticks only while there are connections */
-    tcp_gate_unlock(&tcp->gate);
+    fabric_bell_ring_locked(&tcp->bell); /* the clock ticks only while there are connections */
+    base_spin_unlock(&tcp->bell.lock);
     attempt->connection = connection;
     for (uint32_t i = 0; i < connection->socket_count; i++)
         net_release(connection->sockets[i].net);

@@ -1,7 +1,6 @@
 /* Connections at work: the scheduler's side, which sends and receives, and the user's side, which waits. */
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/frame.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/tls.h"
 #include "fabric/tcp/wire.h"
@@ -20,8 +19,8 @@ static void tell_and_unlock(struct tcp_connection *connection)
         wire->culprit == NULL ? wire->error : 0; /* a refused operation's error is reported by its user */
     if (wire->done.first != NULL || wire->error != 0 || tcp_target_has_message(wire) ||
         connection->socket_count > 1) /* await_room() */
-        tcp_gate_wake_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_ring_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
     if (error != 0)
         (void)fabric_connection_fail(connection->owner, doing, error);
 }
@@ -38,7 +37,7 @@ static void shut_all(struct tcp_connection *connection)
 /* Find a socket that needs a task to send. @return NULL: none */
 static struct tcp_socket *must_send_locked(const struct tcp_connection *connection)
 {
-    base_spin_assert_held(&connection->gate.lock);
+    base_spin_assert_held(&connection->bell.lock);
     struct tcp_socket *socket = &connection->sockets[connection->wire.out_turn];
     bool may = connection->open_count == connection->socket_count && !socket->sending &&
                !connection->ending && !connection->deaf && !connection->shut;
@@ -53,7 +52,7 @@ static void run_sender(void *arg)
     struct tcp_socket *socket = arg;
     struct tcp_connection *connection = socket->connection;
     struct tcp_wire *wire = &connection->wire;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     for (;;) {
         bool able = !connection->ending && !connection->deaf && !connection->shut;
         size_t bytes = able && wire->out_turn == socket->number ? tcp_wire_fill(wire, socket->out) : 0;
@@ -63,11 +62,11 @@ static void run_sender(void *arg)
         if (wire->error != 0) /* the region of a READ has gone */
             tell_and_unlock(connection);
         else
-            tcp_gate_unlock(&connection->gate);
+            base_spin_unlock(&connection->bell.lock);
         if (passed)
             act_on_wire(connection); /* other sockets need not wait for this one */
         int error = tcp_write(socket->net, socket->tls, socket->out, bytes, TASK_FOREVER);
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         connection->deaf |=
             error != 0; /* the reason comes by reading: the peer's last frames may still be there */
     }
@@ -76,8 +75,8 @@ static void run_sender(void *arg)
     connection->senders--;
     bool shut = connection->leaving && !connection->ending && connection->senders == 0;
     if (connection->wire.error != 0)
-        tcp_gate_wake_locked(&connection->gate); /* end_socket(), tcp_disconnect() */
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_ring_locked(&connection->bell); /* end_socket(), tcp_disconnect() */
+    base_spin_unlock(&connection->bell.lock);
     if (shut)
         shut_all(connection); /* the sockets are freed by this thread only, after this call */
 }
@@ -85,7 +84,7 @@ static void run_sender(void *arg)
 /* Do the work that is due on this scheduler: send, shut or close. */
 static void act_on_wire(struct tcp_connection *connection)
 {
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     struct tcp_socket *socket = must_send_locked(connection);
     if (socket != NULL) {
         socket->sending = true;
@@ -94,7 +93,7 @@ static void act_on_wire(struct tcp_connection *connection)
     if (connection->leaving && connection->senders == 0)
         connection->shut = true; /* nothing is left to be sent */
     bool shut = connection->shut;
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     if (shut)
         shut_all(connection);
     if (socket == NULL)
@@ -103,7 +102,7 @@ static void act_on_wire(struct tcp_connection *connection)
     if (socket->out != NULL && task_spawn(NULL, NULL, "fabric-send", run_sender, socket) == 0)
         return;
     tcp_buffer_put(connection->tcp, socket->out);
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     socket->sending = false;
     connection->senders--;
     tcp_wire_die(&connection->wire, -ENOMEM, "send", TCP_STAYS);
@@ -115,7 +114,7 @@ static void act_on_wire(struct tcp_connection *connection)
 /* Count a tick of the clock: a peer that has been silent for long is probed, and later given up. */
 static void count_beat_locked(struct tcp_connection *connection)
 {
-    base_spin_assert_held(&connection->gate.lock);
+    base_spin_assert_held(&connection->bell.lock);
     connection->beat = false;
     connection->silent_beats++;
     if (connection->silent_beats >= FABRIC_BEATS_DEAD) {
@@ -129,7 +128,7 @@ static void count_beat_locked(struct tcp_connection *connection)
 /* Whether act_on_wire() has something to do. */
 static bool must_act_locked(const struct tcp_connection *connection)
 {
-    base_spin_assert_held(&connection->gate.lock);
+    base_spin_assert_held(&connection->bell.lock);
     return must_send_locked(connection) != NULL ||
            (connection->leaving && connection->senders == 0 && !connection->shut);
 }
@@ -139,18 +138,18 @@ static void run_poke(struct task_message *message)
     struct tcp_connection *connection = base_container_of(message, struct tcp_connection, poke);
     bool more = true;
     while (more) {
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         if (connection->beat)
             count_beat_locked(connection);
         tell_and_unlock(connection);
         act_on_wire(connection);
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         more = connection->beat ||
                must_act_locked(connection); /* a caller that found a poke under way relies on this look */
         connection->poked = more;
         if (connection->wire.error != 0)
-            tcp_gate_wake_locked(&connection->gate); /* tcp_connection_free() */
-        tcp_gate_unlock(&connection->gate);          /* the connection may be freed from here on */
+            fabric_bell_ring_locked(&connection->bell); /* tcp_connection_free() */
+        base_spin_unlock(&connection->bell.lock);       /* the connection may be freed from here on */
     }
 }
 
@@ -162,7 +161,7 @@ void tcp_connection_prepare(struct tcp_connection *connection)
 /* Note that the scheduler is to look. @return whether the caller must have it do so: no such message is under way */
 static bool note_poke_locked(struct tcp_connection *connection)
 {
-    base_spin_assert_held(&connection->gate.lock);
+    base_spin_assert_held(&connection->bell.lock);
     const bool must = !connection->poked;
     connection->poked = true;
     return must;
@@ -173,9 +172,9 @@ static void send_poke(struct tcp_connection *connection)
 {
     if (task_sched_post(connection->sched, &connection->poke))
         return;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     connection->poked = false; /* the scheduler has ended: no poke is under way */
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
 }
 
 /* After a change by the user: unlock, and have the scheduler send or end, if it must. */
@@ -183,7 +182,7 @@ static void act_and_unlock(struct tcp_connection *connection)
 {
     const bool is_here = task_sched_self() == connection->sched;
     const bool must = must_act_locked(connection) && (is_here || note_poke_locked(connection));
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     if (must && is_here)
         act_on_wire(connection);
     else if (must)
@@ -192,10 +191,10 @@ static void act_and_unlock(struct tcp_connection *connection)
 
 void tcp_connection_beat(struct tcp_connection *connection)
 {
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     connection->beat = true;
     const bool must = note_poke_locked(connection);
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     if (must)
         send_poke(connection);
 }
@@ -204,22 +203,22 @@ void tcp_connection_beat(struct tcp_connection *connection)
 static void end_socket(struct tcp_socket *socket, int error)
 {
     struct tcp_connection *connection = socket->connection;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     connection->ending = true;
     tcp_wire_die(&connection->wire, error, error == -EPROTO ? "tls" : "peer", TCP_STAYS);
     tell_and_unlock(connection);
     shut_all(connection);
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     while (socket->sending)
-        tcp_gate_sleep_firmly_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_sleep_firmly_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
     net_close(socket->net);
 }
 
 /* Take received bytes, from the socket whose turn it is, as far as the turns go. */
 static void take_locked(struct tcp_connection *connection)
 {
-    base_spin_assert_held(&connection->gate.lock);
+    base_spin_assert_held(&connection->bell.lock);
     struct tcp_wire *wire = &connection->wire;
     uint32_t turn;
     do {
@@ -239,12 +238,12 @@ static void await_room(struct tcp_socket *socket)
     struct tcp_connection *connection = socket->connection;
     if (socket->in_bytes < TCP_IN_BYTES)
         return;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     while (socket->in_bytes == TCP_IN_BYTES && connection->wire.error == 0)
-        tcp_gate_sleep_firmly_locked(&connection->gate);
+        fabric_bell_sleep_firmly_locked(&connection->bell);
     if (connection->wire.error != 0)
         socket->in_bytes = 0; /* input that arrives after an error is discarded */
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
 }
 
 /* A buffer that is empty goes back. Each demand fits into the socket's room: one buffer of the scheduler's, and a record of
@@ -268,14 +267,14 @@ static ssize_t receive_payload(struct tcp_socket *socket)
 {
     struct tcp_connection *connection = socket->connection;
     struct tcp_room room;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     if (!tcp_wire_room_get(&connection->wire, &room)) {
         tell_and_unlock(connection); /* the region has gone, if not the connection */
         return -ENOENT;
     }
     ssize_t bytes = tcp_read_try(socket->net, socket->tls, room.memory, room.bytes);
     tcp_wire_room_put(&connection->wire, &room, bytes > 0 ? (size_t)bytes : 0);
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     return bytes;
 }
 
@@ -312,7 +311,7 @@ static void serve_socket(struct net_connection *net)
             end_socket(socket, bytes == -EPROTO || bytes == -ENOMEM ? (int)bytes : -ECONNRESET);
             return;
         }
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         take_locked(connection);
         connection->silent_beats = connection->leaving ? connection->silent_beats : 0;
         tell_and_unlock(connection);
@@ -327,11 +326,11 @@ static void socket_is_closed(struct net_connection *net)
 {
     struct tcp_socket *socket = net_user(net);
     struct tcp_connection *connection = socket->connection;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     socket->net = NULL;
     connection->open_count--;
-    tcp_gate_wake_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+    fabric_bell_ring_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
 }
 
 const struct net_handler tcp_connection_handler = {
@@ -355,7 +354,7 @@ static void drain_done(struct tcp_connection *connection)
     struct tcp_wire *wire = &connection->wire;
     struct fabric_queue done = {0}, flushed = {0};
     struct tarn_fabric_op *culprit = NULL;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     fabric_queue_move_all(&done, &wire->done);
     int error = wire->error;
     if (error != 0) {
@@ -365,7 +364,7 @@ static void drain_done(struct tcp_connection *connection)
         fabric_queue_move_all(&flushed, &wire->posted);
         fabric_queue_move_all(&flushed, &wire->waiting);
     }
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     finish_all(&done, 0);
     if (culprit != NULL)
         fabric_op_finish(culprit, error);
@@ -378,10 +377,10 @@ static void drain_done(struct tcp_connection *connection)
 void tcp_post(void *state, struct tarn_fabric_op *op)
 {
     struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     int dead = connection->wire.error;
     int error = dead != 0 ? dead : tcp_initiator_post(&connection->wire, op);
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     if (error == 0)
         return;
     drain_done(connection);
@@ -391,7 +390,7 @@ void tcp_post(void *state, struct tarn_fabric_op *op)
 void tcp_posted(void *state)
 {
     struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     act_and_unlock(connection);
 }
 
@@ -410,29 +409,21 @@ int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
             return 0;
         if (error != 0)
             return error;
-        tcp_gate_lock(&connection->gate);
+        base_spin_lock(&connection->bell.lock);
         if (connection->wire.done.first == NULL && connection->wire.error == 0)
-            error = tcp_gate_sleep_locked(&connection->gate, deadline_ns);
-        tcp_gate_unlock(&connection->gate);
+            error = fabric_bell_sleep_locked(&connection->bell, deadline_ns);
+        base_spin_unlock(&connection->bell.lock);
     }
 }
 
 bool tcp_watch(void *state, struct fabric_watch *watch)
 {
     struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
-    base_list_push_back(&connection->gate.sleepers, &watch->link);
+    fabric_bell_add(&connection->bell, watch);
+    base_spin_lock(&connection->bell.lock);
     const bool is_ready = connection->wire.done.first != NULL || connection->wire.error != 0;
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     return is_ready;
-}
-
-void tcp_unwatch(void *state, struct fabric_watch *watch)
-{
-    struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
-    base_list_remove(&watch->link);
-    tcp_gate_unlock(&connection->gate);
 }
 
 /* Wait for a message. @return its bytes, valid until it is released; NULL with *ret_error set */
@@ -441,15 +432,15 @@ static const uint8_t *next_message(struct tcp_connection *connection, uint64_t d
 {
     const uint8_t *payload;
     int error = 0;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     while ((payload = tcp_target_message(&connection->wire, ret_message)) == NULL && error == 0) {
         error = connection->wire.error;
         if (error == 0)
-            error = tcp_gate_sleep_locked(&connection->gate, deadline_ns);
+            error = fabric_bell_sleep_locked(&connection->bell, deadline_ns);
     }
     if (payload == NULL && connection->wire.error != 0)
         error = connection->wire.error;
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     *ret_error = error;
     return payload;
 }
@@ -469,7 +460,7 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     }
     if (message.bytes > 0)
         memcpy(data, payload, message.bytes);
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     tcp_target_received(&connection->wire);
     act_and_unlock(connection);
     *ret_message = message;
@@ -479,9 +470,9 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
 void tcp_fail(void *state)
 {
     struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
-    tcp_gate_wake_locked(&connection->gate); /* other tasks may wait for operations that end now */
+    fabric_bell_ring_locked(&connection->bell); /* other tasks may wait for operations that end now */
     act_and_unlock(connection);
     drain_done(connection);
 }
@@ -491,26 +482,26 @@ int tcp_fence(void *state, uint64_t deadline_ns)
     struct tcp_connection *connection = state;
     (void)deadline_ns;
     /* the task that serves the peer looks, with this lock held, whether the connection is alive: from now on it is not */
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     base_assert(connection->wire.error != 0);
-    tcp_gate_unlock(&connection->gate);
+    base_spin_unlock(&connection->bell.lock);
     return 0;
 }
 
 void tcp_disconnect(void *state)
 {
     struct tcp_connection *connection = state;
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     base_assert(connection->wire.posted.first == NULL && connection->wire.flight.first == NULL &&
                 connection->wire.waiting.first == NULL);
     tcp_wire_die(&connection->wire, -ECONNABORTED, "disconnect", TCP_LEAVES);
     connection->leaving = true;
     connection->silent_beats = base_max(connection->silent_beats, (uint32_t)FABRIC_BEATS_PROBE);
     act_and_unlock(connection);
-    tcp_gate_lock(&connection->gate);
+    base_spin_lock(&connection->bell.lock);
     while (connection->open_count != 0 || connection->senders != 0)
-        tcp_gate_sleep_firmly_locked(&connection->gate);
-    tcp_gate_unlock(&connection->gate);
+        fabric_bell_sleep_firmly_locked(&connection->bell);
+    base_spin_unlock(&connection->bell.lock);
     tcp_connection_free(connection);
 }
 

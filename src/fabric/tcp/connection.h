@@ -2,9 +2,9 @@
 #ifndef FABRIC_TCP_CONNECTION_H
 #define FABRIC_TCP_CONNECTION_H
 
+#include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
 #include "fabric/tcp/frame.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/wire.h"
 #include "task/net.h"
 
@@ -15,7 +15,7 @@ struct tcp_tls;
 
 /*
  * A connection's socket. All sockets belong to one scheduler: that of the user's tasks, or the fabric's own if the
- * users are plain threads. Work there wakes the user through the gate. Only that scheduler touches these fields, except
+ * users are plain threads. Work there wakes the user through the bell. Only that scheduler touches these fields, except
  * where a comment says otherwise.
  */
 struct tcp_socket {
@@ -23,7 +23,7 @@ struct tcp_socket {
     uint32_t number;
     struct net_connection *net; /* the network connection; NULL: not yet made, or closed */
     struct tcp_tls *tls;        /* its TLS; NULL: in the clear */
-    bool sending;               /* a task sends by it; guarded by the connection's gate */
+    bool sending;               /* a task sends by it; guarded by the connection's lock */
     uint32_t in_bytes;          /* received bytes that were not taken yet */
     uint8_t *in;                /* a buffer that holds them; it may be NULL where there are none */
     uint8_t *out;               /* a buffer, while a task sends by it */
@@ -34,7 +34,7 @@ struct tcp_connection {
     struct tcp *tcp;
     struct tarn_fabric_connection *owner;
     struct task_sched *sched;
-    struct tcp_gate gate; /* guards the fields below */
+    struct fabric_bell bell; /* its lock guards the fields below */
     struct tcp_wire wire;
     uint32_t socket_count;
     uint32_t open_count; /* number of sockets that are not closed */
@@ -80,7 +80,6 @@ void tcp_posted(void *state);
 void tcp_progress(void *state);
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 bool tcp_watch(void *state, struct fabric_watch *watch);
-void tcp_unwatch(void *state, struct fabric_watch *watch);
 int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 void tcp_fail(void *state);

@@ -6,7 +6,6 @@
 #include "fabric/tcp/listener.h"
 #include "fabric/arrivals.h"
 #include "fabric/tcp/backlog.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/tls.h"
@@ -28,7 +27,7 @@ struct tcp_listener {
     struct net_listener *net;
     int error;                    /* the error of opening it */
     struct fabric_arrivals ready; /* of struct tcp_incoming */
-    struct tcp_gate gate;         /* guards the fields below */
+    struct fabric_bell bell;      /* its lock guards the fields below */
     struct tcp_backlog backlog;   /* of struct tcp_incoming, as the next */
     struct base_list
         gathering;    /* clients of which sockets have yet to join; only the fabric's scheduler touches it */
@@ -86,11 +85,11 @@ static void drop_client(struct tcp_waiting *client)
 static void enter_stage(struct tcp_incoming *incoming, enum tcp_stage stage)
 {
     struct tcp_listener *listener = incoming->listener;
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     if (tcp_backlog_deadline(&listener->backlog) == TASK_FOREVER)
-        tcp_gate_wake_locked(&listener->gate); /* keep_time() sleeps without a deadline */
+        fabric_bell_ring_locked(&listener->bell); /* keep_time() sleeps without a deadline */
     struct tcp_waiting *victim = tcp_backlog_enter(&listener->backlog, &incoming->waiting, stage, task_now());
-    tcp_gate_unlock(&listener->gate);
+    base_spin_unlock(&listener->bell.lock);
     drop_client(victim);
 }
 
@@ -106,20 +105,20 @@ static void keep_time(void *arg)
 {
     struct tcp_listener *listener = arg;
     int error = 0;
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     while (!listener->closing && error != -ECANCELED) {
         struct tcp_waiting *late = tcp_backlog_expire(&listener->backlog, task_now());
         if (late == NULL) {
-            error = tcp_gate_sleep_locked(&listener->gate, tcp_backlog_deadline(&listener->backlog));
+            error = fabric_bell_sleep_locked(&listener->bell, tcp_backlog_deadline(&listener->backlog));
             continue;
         }
-        tcp_gate_unlock(&listener->gate);
+        base_spin_unlock(&listener->bell.lock);
         drop_client(late); /* no other task runs before this one yields */
-        tcp_gate_lock(&listener->gate);
+        base_spin_lock(&listener->bell.lock);
     }
     listener->keeps_time = false;
-    tcp_gate_wake_locked(&listener->gate);
-    tcp_gate_unlock(&listener->gate);
+    fabric_bell_ring_locked(&listener->bell);
+    base_spin_unlock(&listener->bell.lock);
 }
 
 static int begin_incoming(struct net_connection *net, void *arg)
@@ -137,9 +136,9 @@ static int begin_incoming(struct net_connection *net, void *arg)
     net_set_user(net, incoming);
     net_peer(net, peer, sizeof(peer));
     incoming->waiting.host = tcp_host_of(peer);
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     listener->sockets++;
-    tcp_gate_unlock(&listener->gate);
+    base_spin_unlock(&listener->bell.lock);
     enter_stage(incoming, TCP_SILENT);
     return 0;
 }
@@ -295,10 +294,10 @@ static void settle_client(struct tcp_incoming *incoming)
         return;
     }
     base_list_remove(&incoming->link);
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
     const bool closing = listener->closing;
-    tcp_gate_unlock(&listener->gate);
+    base_spin_unlock(&listener->bell.lock);
     if (closing || !fabric_arrivals_push(&listener->ready, &incoming->link))
         tcp_incoming_free(incoming, -ECONNREFUSED);
 }
@@ -321,9 +320,9 @@ static void incoming_closed(struct net_connection *net)
     struct tcp_incoming *incoming = net_user(net);
     struct tcp_listener *listener = incoming->listener;
     incoming->net = NULL;
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
-    tcp_gate_unlock(&listener->gate);
+    base_spin_unlock(&listener->bell.lock);
     if (incoming->fd < 0) {
         base_list_remove(&incoming->link);
         tcp_incoming_free(incoming, -ECONNREFUSED);
@@ -332,10 +331,10 @@ static void incoming_closed(struct net_connection *net)
     } else {
         settle_client(incoming);
     }
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     listener->sockets--;
-    tcp_gate_wake_locked(&listener->gate);
-    tcp_gate_unlock(&listener->gate);
+    fabric_bell_ring_locked(&listener->bell);
+    base_spin_unlock(&listener->bell.lock);
 }
 
 static const struct net_handler incoming_handler = {
@@ -346,12 +345,12 @@ static const struct net_handler incoming_handler = {
 /* End the task that ends late clients. */
 static void stop_time(struct tcp_listener *listener)
 {
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     listener->closing = true;
-    tcp_gate_wake_locked(&listener->gate);
+    fabric_bell_ring_locked(&listener->bell);
     while (listener->keeps_time)
-        tcp_gate_sleep_firmly_locked(&listener->gate);
-    tcp_gate_unlock(&listener->gate);
+        fabric_bell_sleep_firmly_locked(&listener->bell);
+    base_spin_unlock(&listener->bell.lock);
 }
 
 static void open_task(void *arg)
@@ -379,7 +378,7 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
         return -ENOMEM;
     listener->tcp = tcp;
     listener->address = address;
-    tcp_gate_init(&listener->gate);
+    fabric_bell_init(&listener->bell);
     const uint64_t room = base_account_left(&tcp->node->memory) / STAGE_PART / CLIENT_BYTES;
     tcp_backlog_init(&listener->backlog,
                      base_max(PATIENCE_BEATS * tcp->options.heartbeat_ns, PATIENCE_MIN_NS),
@@ -403,15 +402,15 @@ static void close_task(void *arg)
     struct tcp_waiting *client;
     net_listener_close(listener->net);
     stop_time(listener);
-    tcp_gate_lock(&listener->gate);
+    base_spin_lock(&listener->bell.lock);
     while ((client = tcp_backlog_expire(&listener->backlog, UINT64_MAX)) != NULL) {
-        tcp_gate_unlock(&listener->gate);
+        base_spin_unlock(&listener->bell.lock);
         drop_client(client);
-        tcp_gate_lock(&listener->gate);
+        base_spin_lock(&listener->bell.lock);
     }
     while (listener->sockets > 0)
-        tcp_gate_sleep_firmly_locked(&listener->gate);
-    tcp_gate_unlock(&listener->gate);
+        fabric_bell_sleep_firmly_locked(&listener->bell);
+    base_spin_unlock(&listener->bell.lock);
 }
 
 void tcp_listener_close(void *state)

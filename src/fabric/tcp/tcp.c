@@ -2,7 +2,6 @@
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/domain.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/listener.h"
 #include "fabric/tcp/tls.h"
@@ -169,10 +168,10 @@ static void keep_time(void *arg)
     struct tcp *tcp = arg;
     const uint64_t tick_ns = tcp->options.heartbeat_ns / FABRIC_BEATS_PROBE;
     uint64_t next_ns = task_now() + tick_ns;
-    tcp_gate_lock(&tcp->gate);
+    base_spin_lock(&tcp->bell.lock);
     while (!tcp->closing) {
         bool idle = base_list_empty(&tcp->connections);
-        int woken = tcp_gate_sleep_locked(&tcp->gate, idle ? TASK_FOREVER : next_ns);
+        int woken = fabric_bell_sleep_locked(&tcp->bell, idle ? TASK_FOREVER : next_ns);
         if (idle)
             next_ns = task_now() + tick_ns;
         if (woken == 0 && task_now() < next_ns)
@@ -181,7 +180,7 @@ static void keep_time(void *arg)
         base_list_for_each(item, &tcp->connections)
             tcp_connection_beat(base_container_of(item, struct tcp_connection, link));
     }
-    tcp_gate_unlock(&tcp->gate);
+    base_spin_unlock(&tcp->bell.lock);
 }
 
 static int start_scheduler(struct tcp *tcp)
@@ -211,7 +210,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
         return -ENOMEM;
     tcp->node = node;
     base_log_limit_init(&tcp->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
-    tcp_gate_init(&tcp->gate);
+    fabric_bell_init(&tcp->bell);
     base_spin_init(&tcp->buffers_lock);
     base_list_init(&tcp->connections);
     int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
@@ -237,10 +236,10 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
 static void tcp_close(void *state)
 {
     struct tcp *tcp = state;
-    tcp_gate_lock(&tcp->gate);
+    base_spin_lock(&tcp->bell.lock);
     tcp->closing = true;
-    tcp_gate_wake_locked(&tcp->gate);
-    tcp_gate_unlock(&tcp->gate);
+    fabric_bell_ring_locked(&tcp->bell);
+    base_spin_unlock(&tcp->bell.lock);
     task_sched_stop(tcp->sched);
     task_sched_join(tcp->sched); /* blocks as long as a task takes to end */
     task_sched_close(tcp->sched);
@@ -271,7 +270,6 @@ const struct fabric_provider fabric_provider_tcp = {
     .progress = tcp_progress,
     .wait = tcp_wait,
     .watch = tcp_watch,
-    .unwatch = tcp_unwatch,
     .receive = tcp_receive,
     .fail = tcp_fail,
     .fence = tcp_fence,

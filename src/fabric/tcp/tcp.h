@@ -2,8 +2,8 @@
 #ifndef FABRIC_TCP_TCP_H
 #define FABRIC_TCP_TCP_H
 
+#include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
-#include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tls.h"
 #include "fabric/tcp/wire.h"
@@ -33,7 +33,7 @@ struct tcp {
     struct base_spin buffers_lock; /* guards the next two; no other lock is taken under it */
     struct tcp_buffer *buffers;    /* those that are free */
     uint32_t buffers_count;
-    struct tcp_gate gate;         /* guards the fields below */
+    struct fabric_bell bell;      /* its lock guards the fields below */
     struct base_list connections; /* of struct tcp_connection */
     bool closing;
 };

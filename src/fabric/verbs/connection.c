@@ -215,11 +215,6 @@ bool verbs_watch(void *state, struct fabric_watch *watch)
     return is_ready(&waiter);
 }
 
-void verbs_unwatch(void *state, struct fabric_watch *watch)
-{
-    fabric_bell_remove(&((struct verbs_connection *)state)->bell, watch);
-}
-
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
 /* Copy the next message out of its slot. @return whether there was one */

@@ -75,7 +75,6 @@ const struct fabric_provider fabric_provider_verbs = {
     .progress = verbs_progress,
     .wait = verbs_wait,
     .watch = verbs_watch,
-    .unwatch = verbs_unwatch,
     .receive = verbs_receive,
     .fail = verbs_fail,
     .fence = verbs_fence,

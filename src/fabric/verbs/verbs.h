@@ -365,7 +365,6 @@ void verbs_posted(void *state);
 void verbs_progress(void *state);
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 bool verbs_watch(void *state, struct fabric_watch *watch);
-void verbs_unwatch(void *state, struct fabric_watch *watch);
 int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                   struct tarn_fabric_message *ret_message);
 void verbs_fail(void *state);

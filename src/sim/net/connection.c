@@ -68,7 +68,7 @@ static struct sim_connection *make_connection(struct sim_net *net, const char *a
         side->silence.run = run_silence;
         base_list_init(&side->ops);
         base_list_init(&side->messages);
-        base_list_init(&side->waits);
+        fabric_bell_init(&side->waits);
     }
     base_list_push_back(&net->connections, &connection->link);
     return connection;
@@ -165,7 +165,7 @@ static void answer(struct sim_connection *connection, int result)
         return;
     connection->answered = true;
     connection->answer = result;
-    sim_net_wake(&connection->sides[0].waits);
+    fabric_bell_ring(&connection->sides[0].waits);
 }
 
 static void run_silence(struct sim_event *event)
@@ -186,7 +186,7 @@ void sim_side_fail(void *state)
     bool first = !side->failed;
     side->failed = true;
     sim_ops_flush(side);
-    sim_net_wake(&side->waits);
+    fabric_bell_ring(&side->waits);
     if (first)
         notify(side);
 }
@@ -223,7 +223,7 @@ static void end_side(struct sim_side *side)
 void sim_disconnect(void *state)
 {
     struct sim_side *side = state;
-    base_assert(base_list_empty(&side->waits));
+    base_assert(base_list_empty(&side->waits.waiters));
     base_account_give(account_of(side), room_of(side));
     end_side(side);
 }
@@ -251,7 +251,7 @@ int sim_listen(void *state, const char *address, void **ret_listener)
     listener->device = device;
     (void)snprintf(listener->address, sizeof(listener->address), "%s", address);
     base_list_init(&listener->queue);
-    base_list_init(&listener->waits);
+    fabric_bell_init(&listener->waits);
     base_list_push_back(&device->net->listeners, &listener->link);
     *ret_listener = listener;
     return 0;
@@ -364,7 +364,7 @@ static void run_call(struct sim_event *event)
         connection->meeting = SIM_QUEUED;
         connection->listener = there;
         base_list_push_back(&listener->queue, &connection->queued);
-        sim_net_wake(&listener->waits);
+        fabric_bell_ring(&listener->waits);
     }
 }
 
@@ -434,7 +434,7 @@ bool sim_side_receive(struct sim_side *side, const struct tarn_fabric_message *m
     copy->data = sim_net_alloc(net, message->bytes);
     sim_net_copy(copy->data, data, message->bytes);
     base_list_push_back(&side->messages, &copy->link);
-    sim_net_wake(&side->waits);
+    fabric_bell_ring(&side->waits);
     return true;
 }
 
@@ -513,7 +513,7 @@ void sim_connections_look(struct sim_net *net)
 
 static void leave_side(struct sim_side *side)
 {
-    base_list_init(&side->waits); /* callers that wait there are never woken */
+    fabric_bell_init(&side->waits); /* callers that wait there are never woken */
     side->failed = true;
     sim_ops_stop(sim_side_other(side)); /* there is nothing to be read or written any more */
     end_side(side);
@@ -528,7 +528,7 @@ static void leave_connection(struct sim_device *device, struct sim_connection *c
         if (connection->meeting == SIM_ACCEPTED) {
             leave_side(&connection->sides[0]);
         } else {
-            base_list_init(&connection->sides[0].waits);
+            fabric_bell_init(&connection->sides[0].waits);
             over = connection->meeting == SIM_CALLING || connection->meeting == SIM_REFUSED;
             hang_up(connection);
         }

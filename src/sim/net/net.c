@@ -156,23 +156,16 @@ void sim_net_heal(struct sim_node *from, struct sim_node *to)
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
-void sim_net_wake(struct base_list *waits)
-{
-    struct base_list *first;
-    while ((first = base_list_pop_front(waits)) != NULL)
-        (void)task_wait_wake(base_container_of(first, struct fabric_watch, link)->wait, 0);
-}
-
-int sim_net_wait(struct base_list *waits, bool (*is_ready)(const void *arg), const void *arg,
+int sim_net_wait(struct fabric_bell *bell, bool (*is_ready)(const void *arg), const void *arg,
                  uint64_t deadline_ns)
 {
     while (!is_ready(arg)) {
         struct task_wait wait;
         struct fabric_watch watch = {.wait = &wait};
         task_wait_init(&wait);
-        base_list_push_back(waits, &watch.link);
+        fabric_bell_add(bell, &watch);
         int error = task_wait_park(&wait, deadline_ns);
-        base_list_remove(&watch.link);
+        fabric_bell_remove(&watch);
         if (error != 0)
             return is_ready(arg) ? 0 : error;
     }
@@ -381,14 +374,9 @@ static int wait_for(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns
 
 static bool watch_side(void *state, struct fabric_watch *watch)
 {
-    base_list_push_back(&((struct sim_side *)state)->waits, &watch->link);
+    struct sim_side *side = state;
+    fabric_bell_add(&side->waits, watch);
     return false;
-}
-
-static void unwatch_side(void *state, struct fabric_watch *watch)
-{
-    (void)state;
-    base_list_remove(&watch->link);
 }
 
 const struct fabric_provider sim_net_provider = {
@@ -412,7 +400,6 @@ const struct fabric_provider sim_net_provider = {
     .post = sim_op_post,
     .wait = wait_for,
     .watch = watch_side,
-    .unwatch = unwatch_side,
     .receive = sim_receive,
     .fail = sim_side_fail,
     .fence = sim_side_fence,

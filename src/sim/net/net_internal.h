@@ -2,6 +2,7 @@
 #ifndef SIM_NET_INTERNAL_H
 #define SIM_NET_INTERNAL_H
 
+#include "fabric/bell.h"
 #include "sim/cards.h"
 #include "sim/net/net.h"
 #include "sim/sim_internal.h"
@@ -117,7 +118,7 @@ struct sim_listener {
     struct sim_device *device;
     char address[SIM_NET_ADDRESS_BYTES];
     struct base_list queue; /* of struct sim_connection */
-    struct base_list waits; /* of struct fabric_watch */
+    struct fabric_bell waits;
 };
 
 /* A message that was received and not fetched. */
@@ -148,7 +149,7 @@ struct sim_side {
     uint64_t turns[3];         /* its next at each station of enum sim_turn */
     struct base_list ops;      /* of struct sim_op that were posted here, oldest first */
     struct base_list messages; /* of struct sim_message, for its user */
-    struct base_list waits;    /* of struct fabric_watch: its users */
+    struct fabric_bell waits;  /* its users */
     struct sim_event notice;   /* what has become of it, on its way to the other one */
     struct sim_event returns;  /* credit_back, on its way */
     struct sim_event silence;  /* when it will have heard nothing for too long */
@@ -271,11 +272,8 @@ void sim_net_later(struct sim_net *net, struct sim_event *event);
 /** Whether what one card sends does not reach the other. */
 bool sim_net_is_cut(const struct sim_device *from, const struct sim_device *to);
 
-/** Wake all of a list of struct task_wait. */
-void sim_net_wake(struct base_list *waits);
-
-/** Wait in such a list until something is ready. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
-base_must_check int sim_net_wait(struct base_list *waits, bool (*is_ready)(const void *arg), const void *arg,
+/** Wait until something is ready of which a bell tells. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
+base_must_check int sim_net_wait(struct fabric_bell *bell, bool (*is_ready)(const void *arg), const void *arg,
                                  uint64_t deadline_ns);
 
 /** Free what nobody needs any more: regions after their quarantine, then domain and device. */

@@ -138,7 +138,7 @@ static void complete(struct sim_op *op)
             scatter(op);
         op->posted->before = op->before;
         tell_poster(op, result);
-        sim_net_wake(&side->waits);
+        fabric_bell_ring(&side->waits);
     }
     sim_op_drop(op);
     if (result != 0 && side->owner != NULL)
