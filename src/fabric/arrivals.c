@@ -3,53 +3,52 @@
 
 void fabric_arrivals_init(struct fabric_arrivals *arrivals, uint32_t most)
 {
-    base_spin_init(&arrivals->lock);
+    fabric_bell_init(&arrivals->bell);
     base_list_init(&arrivals->list);
     arrivals->count = 0;
     arrivals->most = most;
-    fabric_bell_init(&arrivals->bell);
 }
 
 bool fabric_arrivals_push(struct fabric_arrivals *arrivals, struct base_list *client)
 {
-    base_spin_lock(&arrivals->lock);
+    base_spin_lock(&arrivals->bell.lock);
     const bool has_room = arrivals->count < arrivals->most;
     if (has_room) {
         base_list_push_back(&arrivals->list, client);
         arrivals->count++;
+        fabric_bell_ring_locked(&arrivals->bell);
     }
-    base_spin_unlock(&arrivals->lock);
-    if (has_room)
-        fabric_bell_ring(&arrivals->bell);
+    base_spin_unlock(&arrivals->bell.lock);
     return has_room;
+}
+
+static struct base_list *pop_client_locked(struct fabric_arrivals *arrivals)
+{
+    base_spin_assert_held(&arrivals->bell.lock);
+    struct base_list *client = base_list_pop_front(&arrivals->list);
+    arrivals->count -= client != NULL ? 1 : 0;
+    return client;
 }
 
 struct base_list *fabric_arrivals_pop(struct fabric_arrivals *arrivals)
 {
-    base_spin_lock(&arrivals->lock);
-    struct base_list *client = base_list_pop_front(&arrivals->list);
-    arrivals->count -= client != NULL ? 1 : 0;
-    base_spin_unlock(&arrivals->lock);
+    base_spin_lock(&arrivals->bell.lock);
+    struct base_list *client = pop_client_locked(arrivals);
+    base_spin_unlock(&arrivals->bell.lock);
     return client;
-}
-
-static bool has_some(void *arg)
-{
-    struct fabric_arrivals *arrivals = arg;
-    base_spin_lock(&arrivals->lock);
-    const bool some = arrivals->count > 0;
-    base_spin_unlock(&arrivals->lock);
-    return some;
 }
 
 int fabric_arrivals_wait(struct fabric_arrivals *arrivals, uint64_t deadline_ns,
                          struct base_list **ret_client)
 {
-    const struct fabric_condition condition = {.ready = has_some, .arg = arrivals, .is_rare = true};
-    while ((*ret_client = fabric_arrivals_pop(arrivals)) == NULL) { /* another caller may be quicker */
-        int error = fabric_bell_wait(&arrivals->bell, &condition, deadline_ns);
-        if (error != 0)
-            return error;
-    }
+    struct base_list *client;
+    int error = 0;
+    base_spin_lock(&arrivals->bell.lock);
+    while ((client = pop_client_locked(arrivals)) == NULL && error == 0) /* another caller may be quicker */
+        error = fabric_bell_sleep_locked(&arrivals->bell, deadline_ns);
+    base_spin_unlock(&arrivals->bell.lock);
+    if (client == NULL)
+        return error;
+    *ret_client = client;
     return 0;
 }

@@ -5,10 +5,9 @@
 #include "fabric/bell.h"
 
 struct fabric_arrivals {
-    struct base_spin lock; /* guards list and count */
+    struct fabric_bell bell; /* rung for each client; its lock guards the fields below */
     struct base_list list;
     uint32_t count, most;
-    struct fabric_bell bell;
 };
 
 /** Begin without clients. @param most  the most that may wait */
