@@ -382,7 +382,8 @@ void fabric_connection_end(struct tarn_fabric_connection *connection, const char
 int tarn_fabric_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
     if (fabric_needs_proxy(connection))
-        return fabric_proxy_fence(connection, deadline_ns);
+        return fabric_proxy((struct fabric_call){
+            .kind = FABRIC_CALL_FENCE, .connection = connection, .deadline_ns = deadline_ns});
     fabric_connection_end(connection, "fence", -ECONNABORTED);
     return connection->fabric->provider->fence(connection->state, deadline_ns);
 }
@@ -403,7 +404,7 @@ void tarn_fabric_disconnect(struct tarn_fabric_connection *connection)
 {
     struct tarn_fabric *fabric = connection->fabric;
     if (fabric_needs_proxy(connection)) {
-        fabric_proxy_disconnect(connection);
+        (void)fabric_proxy((struct fabric_call){.kind = FABRIC_CALL_DISCONNECT, .connection = connection});
         return;
     }
     fabric->provider->disconnect(connection->state);

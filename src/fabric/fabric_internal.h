@@ -142,7 +142,7 @@ static inline int fabric_error_of(const struct tarn_fabric_connection *connectio
 /* ---- proxy.c: what is to be done on another scheduler -------------------------------------------- */
 
 /** Whether the caller is a plain thread and the connection a scheduler's: then the caller has a task make its call, by
- * one of the functions below. */
+ * fabric_proxy(). */
 static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
 {
     if (base_likely(connection->sched == task_sched_self()))
@@ -151,35 +151,36 @@ static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *conne
     return connection->sched != NULL;
 }
 
-/** tarn_fabric_post(), by a task of the connection's scheduler. */
-void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count);
+/* The public function that is called. */
+enum fabric_call_kind {
+    FABRIC_CALL_POST,
+    FABRIC_CALL_WAIT, /* for operations whose connections are all of one scheduler, as the next two */
+    FABRIC_CALL_AWAIT,
+    FABRIC_CALL_AWAIT_ANY,
+    FABRIC_CALL_TEST,
+    FABRIC_CALL_POST_AND_WAIT, /* one operation, in one visit to the scheduler */
+    FABRIC_CALL_RECEIVE,
+    FABRIC_CALL_FENCE,
+    FABRIC_CALL_DISCONNECT,
+};
 
-/** tarn_fabric_wait() for operations whose connections are of one scheduler. */
-int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
+/* A call that a task is to make, with the arguments of that function. */
+struct fabric_call {
+    enum fabric_call_kind kind;
+    struct tarn_fabric_connection *connection; /* always set: its scheduler makes the call */
+    struct tarn_fabric_op *ops;
+    struct tarn_fabric_op *const *any_ops; /* of AWAIT_ANY */
+    uint32_t count;
+    void *data;
+    uint32_t room;
+    uint64_t deadline_ns;
+    struct tarn_fabric_message *ret_message;
+    uint32_t *ret_index;
+    int result; /* set by the task, if the function has one */
+};
 
-/** tarn_fabric_await(), likewise. */
-int fabric_proxy_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
-
-/** tarn_fabric_await_any(), likewise. */
-int fabric_proxy_await_any(struct tarn_fabric_op *const *ops, uint32_t count, uint64_t deadline_ns,
-                           uint32_t *ret_index);
-
-/** tarn_fabric_test(). */
-bool fabric_proxy_test(struct tarn_fabric_op *op);
-
-/** Post one operation and wait for it, in one visit to the scheduler. */
-int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                               uint64_t deadline_ns);
-
-/** tarn_fabric_receive(). */
-int fabric_proxy_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
-                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message);
-
-/** tarn_fabric_fence(). */
-int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns);
-
-/** tarn_fabric_disconnect(). */
-void fabric_proxy_disconnect(struct tarn_fabric_connection *connection);
+/** Have a task of the connection's scheduler make a call, and wait for it. @return its result; 0: it has none */
+int fabric_proxy(struct fabric_call call);
 
 /* ---- providers ----------------------------------------------------------------------------------- */
 

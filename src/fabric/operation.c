@@ -126,7 +126,8 @@ static void post_ops(struct tarn_fabric_connection *connection, struct tarn_fabr
 void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
     if (fabric_needs_proxy(connection))
-        fabric_proxy_post(connection, ops, count);
+        (void)fabric_proxy((struct fabric_call){
+            .kind = FABRIC_CALL_POST, .connection = connection, .ops = ops, .count = count});
     else
         post_ops(connection, ops, count);
 }
@@ -154,7 +155,8 @@ bool tarn_fabric_test(struct tarn_fabric_op *op)
 {
     const struct fabric_provider *provider = op->connection->fabric->provider;
     if (fabric_needs_proxy(op->connection))
-        return fabric_proxy_test(op);
+        return fabric_proxy((struct fabric_call){
+                   .kind = FABRIC_CALL_TEST, .connection = op->connection, .ops = op}) != 0;
     if (!op->finished && provider->progress != NULL)
         provider->progress(op->connection->state);
     return op->finished;
@@ -209,7 +211,11 @@ static FABRIC_INLINE int wait_for_all(struct tarn_fabric_op *ops, uint32_t count
         n = is_thread ? count_for_proxy(&ops[i], count - i) : 0;
         counted += n == 0 && counted == i ? 1 : 0;
         if (n > 0)
-            error = (gives_up ? fabric_proxy_wait : fabric_proxy_await)(&ops[i], n, deadline_ns);
+            error = fabric_proxy((struct fabric_call){.kind = gives_up ? FABRIC_CALL_WAIT : FABRIC_CALL_AWAIT,
+                                                      .connection = ops[i].connection,
+                                                      .ops = &ops[i],
+                                                      .count = n,
+                                                      .deadline_ns = deadline_ns});
         else if (gives_up)
             error = wait_for_one(&ops[i], deadline_ns);
         else if (!ops[i].finished)
@@ -282,7 +288,12 @@ int tarn_fabric_await_any(struct tarn_fabric_op *const *ops, uint32_t count, uin
             return -EINVAL;
     }
     if (fabric_needs_proxy(ops[0]->connection))
-        return fabric_proxy_await_any(ops, count, deadline_ns, ret_index);
+        return fabric_proxy((struct fabric_call){.kind = FABRIC_CALL_AWAIT_ANY,
+                                                 .connection = ops[0]->connection,
+                                                 .any_ops = ops,
+                                                 .count = count,
+                                                 .deadline_ns = deadline_ns,
+                                                 .ret_index = ret_index});
     while ((found = find_finished(ops, count)) == count && error == 0)
         error = sleep_for_any(ops, count, deadline_ns);
     if (found == count)
@@ -296,7 +307,12 @@ int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, u
                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
 {
     if (fabric_needs_proxy(connection))
-        return fabric_proxy_receive(connection, data, room, deadline_ns, ret_message);
+        return fabric_proxy((struct fabric_call){.kind = FABRIC_CALL_RECEIVE,
+                                                 .connection = connection,
+                                                 .data = data,
+                                                 .room = room,
+                                                 .deadline_ns = deadline_ns,
+                                                 .ret_message = ret_message});
     return connection->fabric->provider->receive(connection->state, data, room, deadline_ns, ret_message);
 }
 
@@ -306,7 +322,10 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
                                                    struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     if (fabric_needs_proxy(connection))
-        return fabric_proxy_post_and_wait(connection, op, deadline_ns);
+        return fabric_proxy((struct fabric_call){.kind = FABRIC_CALL_POST_AND_WAIT,
+                                                 .connection = connection,
+                                                 .ops = op,
+                                                 .deadline_ns = deadline_ns});
     post_ops(connection, op, 1);
     count_trips(op, 1);
     return wait_for_one(op, deadline_ns);
