@@ -168,7 +168,7 @@ static void accept_task(void *arg)
     struct attempt *attempt = arg;
     struct tcp_connection *connection = make_connection(attempt);
     attempt->error = connection == NULL ? -ENOMEM : admit_client(attempt, connection);
-    tcp_incoming_free(attempt->incoming, attempt->error);
+    tcp_reject(attempt->incoming, attempt->error);
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
     else if (connection != NULL)
@@ -187,7 +187,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
-        tcp_incoming_free(incoming, error);
+        tcp_reject(incoming, error);
         return error;
     }
     if (attempt.error == 0)

@@ -349,8 +349,9 @@ static void finish_all(struct fabric_queue *ops, int32_t result)
 }
 
 /* Finish operations that are done; on a connection that has ended, all of them. */
-static void drain_done(struct tcp_connection *connection)
+void tcp_progress(void *state)
 {
+    struct tcp_connection *connection = state;
     struct tcp_wire *wire = &connection->wire;
     struct fabric_queue done = {0}, flushed = {0};
     struct tarn_fabric_op *culprit = NULL;
@@ -383,7 +384,7 @@ void tcp_post(void *state, struct tarn_fabric_op *op)
     base_spin_unlock(&connection->bell.lock);
     if (error == 0)
         return;
-    drain_done(connection);
+    tcp_progress(connection);
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
@@ -394,17 +395,12 @@ void tcp_posted(void *state)
     act_and_unlock(connection);
 }
 
-void tcp_progress(void *state)
-{
-    drain_done(state);
-}
-
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct tcp_connection *connection = state;
     int error = 0;
     for (;;) {
-        drain_done(connection);
+        tcp_progress(connection);
         if (op->finished)
             return 0;
         if (error != 0)
@@ -455,7 +451,7 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
         return -EINVAL;
     const uint8_t *payload = next_message(connection, deadline_ns, &message, &error);
     if (payload == NULL) {
-        drain_done(connection);
+        tcp_progress(connection);
         return tarn_fabric_error(connection->owner) != 0 ? tarn_fabric_error(connection->owner) : error;
     }
     if (message.bytes > 0)
@@ -474,7 +470,7 @@ void tcp_fail(void *state)
     tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
     fabric_bell_ring_locked(&connection->bell); /* other tasks may wait for operations that end now */
     act_and_unlock(connection);
-    drain_done(connection);
+    tcp_progress(connection);
 }
 
 int tcp_fence(void *state, uint64_t deadline_ns)

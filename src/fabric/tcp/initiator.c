@@ -11,11 +11,6 @@
 
 #define WORD_BYTES 8
 
-static void refuse_frame(struct tcp_wire *wire)
-{
-    tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
-}
-
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
 /*
@@ -145,9 +140,7 @@ size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to, size_t room)
         wire->sent++;
         fabric_queue_push(&wire->flight, fabric_queue_pop(&wire->posted));
     }
-    tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, !wire->in_tls, to);
-    return TCP_HEADER_BYTES + frame.bytes;
+    return tcp_wire_seal(wire, &frame, to);
 }
 
 /* ---- what comes back ---------------------------------------------------------------------------- */
@@ -181,7 +174,7 @@ static void settle_counts(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
     finish_served(wire, frame->done);
     if (wire->served != frame->done)
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
     else
         begin_waiting(wire);
 }
@@ -190,14 +183,14 @@ void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame
 {
     if (frame->done < wire->served || frame->done > wire->sent || frame->received < wire->messages_received ||
         frame->received > wire->messages_begun) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     wire->messages_received = frame->received;
     finish_served(wire, frame->done);
     const bool answers = frame->kind == TCP_DATA || frame->kind == TCP_WORD;
     if (answers && !is_expected(wire, frame)) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     if (frame->kind == TCP_DATA)
@@ -237,7 +230,7 @@ void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number)
         op = queue->first;
     }
     if (op == NULL || number <= wire->served || op->kind == TARN_FABRIC_SEND) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     fabric_queue_remove(queue, op);

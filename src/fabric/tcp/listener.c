@@ -59,12 +59,6 @@ static struct tcp_incoming *incoming_of(struct base_list *item)
     return base_container_of(item, struct tcp_incoming, link);
 }
 
-static void free_incoming(struct tcp_incoming *incoming)
-{
-    tcp_tls_close(incoming->tls);
-    base_free(&incoming->tcp->node->memory, incoming, sizeof(*incoming));
-}
-
 /* ---- those who come ----------------------------------------------------------------------------- */
 
 /* End a client that the backlog has taken out; NULL: none. */
@@ -78,7 +72,7 @@ static void drop_client(struct tcp_waiting *client)
         return;
     }
     base_list_remove(&incoming->link); /* its sockets have not all come */
-    tcp_incoming_free(incoming, -ECONNREFUSED);
+    tcp_reject(incoming, -ECONNREFUSED);
 }
 
 /* Put a client at a stage of the backlog, or on to it. */
@@ -143,13 +137,13 @@ static int begin_incoming(struct net_connection *net, void *arg)
     return 0;
 }
 
-/* Take the socket that is ready out of an incoming. @return the socket, and its TLS */
-static int take_socket(struct tcp_incoming *incoming, struct tcp_tls **ret_tls)
+int tcp_incoming_take(struct tcp_incoming *incoming, uint32_t number, struct tcp_tls **ret_tls)
 {
-    int fd = incoming->fd;
-    *ret_tls = incoming->tls;
-    incoming->tls = NULL;
-    incoming->fd = -1;
+    struct tcp_incoming *holder = number == 0 ? incoming : incoming->joined[number];
+    int fd = holder->fd;
+    *ret_tls = holder->tls;
+    holder->tls = NULL;
+    holder->fd = -1;
     return fd;
 }
 
@@ -159,18 +153,20 @@ static void refuse_socket(struct tcp_incoming *incoming, enum tcp_refusal why)
     struct tcp_tls *tls;
     if (incoming->fd < 0)
         return;
-    int fd = take_socket(incoming, &tls);
+    int fd = tcp_incoming_take(incoming, 0, &tls);
     tcp_hello_refuse(fd, tls, why);
 }
 
-void tcp_incoming_free(struct tcp_incoming *incoming, int error)
+void tcp_reject(void *state, int error)
 {
+    struct tcp_incoming *incoming = state;
     for (unsigned i = 0; i < TCP_SOCKETS_MAX; i++) {
         if (incoming->joined[i] != NULL)
-            tcp_incoming_free(incoming->joined[i], error);
+            tcp_reject(incoming->joined[i], error);
     }
     refuse_socket(incoming, tcp_refusal_of(error));
-    free_incoming(incoming);
+    tcp_tls_close(incoming->tls);
+    base_free(&incoming->tcp->node->memory, incoming, sizeof(*incoming));
 }
 
 /* Refuse an incoming. @param reason  the reason that is logged, if TLS has no other */
@@ -299,7 +295,7 @@ static void settle_client(struct tcp_incoming *incoming)
     const bool closing = listener->closing;
     base_spin_unlock(&listener->bell.lock);
     if (closing || !fabric_arrivals_push(&listener->ready, &incoming->link))
-        tcp_incoming_free(incoming, -ECONNREFUSED);
+        tcp_reject(incoming, -ECONNREFUSED);
 }
 
 /* Add a socket to the client that it wants to join. */
@@ -307,7 +303,7 @@ static void join_client(struct tcp_incoming *incoming)
 {
     struct tcp_incoming *first = find_gathering(incoming->listener, &incoming->hello);
     if (first == NULL) {
-        tcp_incoming_free(incoming, -ECONNREFUSED);
+        tcp_reject(incoming, -ECONNREFUSED);
         return;
     }
     first->joined[incoming->hello.number] = incoming;
@@ -325,7 +321,7 @@ static void incoming_closed(struct net_connection *net)
     base_spin_unlock(&listener->bell.lock);
     if (incoming->fd < 0) {
         base_list_remove(&incoming->link);
-        tcp_incoming_free(incoming, -ECONNREFUSED);
+        tcp_reject(incoming, -ECONNREFUSED);
     } else if (incoming->hello.kind == TCP_JOIN) {
         join_client(incoming);
     } else {
@@ -445,14 +441,4 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data)
     const struct tcp_incoming *incoming = state;
     *ret_data = incoming->hello.data;
     return incoming->hello.data_bytes;
-}
-
-void tcp_reject(void *state, int error)
-{
-    tcp_incoming_free(state, error);
-}
-
-int tcp_incoming_take(struct tcp_incoming *incoming, uint32_t number, struct tcp_tls **ret_tls)
-{
-    return take_socket(number == 0 ? incoming : incoming->joined[number], ret_tls);
 }

@@ -16,6 +16,8 @@ int tcp_listen(void *state, const char *address, void **ret_listener);
 void tcp_listener_close(void *state);
 int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t tcp_incoming_data(const void *state, const void **ret_data);
+
+/** Refuse an incoming's sockets, as far as they were not taken, and free it. A member as well. */
 void tcp_reject(void *state, int error);
 
 /** The hello of an incoming. */
@@ -24,8 +26,5 @@ const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming);
 /** Take a socket out of an incoming. @param number  of the socket, up to what its hello says
  * @return the socket, which is the caller's from now on, like its TLS */
 int tcp_incoming_take(struct tcp_incoming *incoming, uint32_t number, struct tcp_tls **ret_tls);
-
-/** Free an incoming whose sockets were taken. Sockets that were not are refused, as tcp_reject() does. */
-void tcp_incoming_free(struct tcp_incoming *incoming, int error);
 
 #endif

@@ -22,11 +22,6 @@ struct slot {
 
 _Static_assert(TCP_MESSAGE_HEAD_BYTES == sizeof(struct slot), "slot_bytes has room for it");
 
-static void refuse_frame(struct tcp_wire *wire)
-{
-    tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
-}
-
 static void refuse_request(struct tcp_wire *wire, uint64_t number)
 {
     wire->refused = number;
@@ -64,7 +59,7 @@ static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     uint64_t end = frame->offset + frame->bytes;
     if (frame->length > messages->bytes || frame->offset != messages->part || end > frame->length ||
         frame->last != (end == frame->length) || !has_room(messages)) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     struct slot *slot = slot_at(messages, messages->arrived);
@@ -112,7 +107,7 @@ static void add_answer(struct tcp_wire *wire, struct tcp_answer answer)
 static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
     if (!frame->last || frame->bytes != 0 || frame->length > TARN_FABRIC_BYTES_MAX) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_READ,
@@ -137,7 +132,7 @@ static struct tcp_region *open_write(struct tcp_wire *wire, const struct tcp_fra
     const uint32_t rights = TARN_FABRIC_MAY_WRITE | (frame->bulk ? TARN_FABRIC_BULK : 0);
     if (frame->length > TARN_FABRIC_BYTES_MAX || frame->bytes > frame->length ||
         frame->last != (frame->bytes == frame->length) || (notifies(frame) && !has_room(&wire->messages))) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return NULL;
     }
     struct tcp_region *region =
@@ -147,8 +142,7 @@ static struct tcp_region *open_write(struct tcp_wire *wire, const struct tcp_fra
     return region;
 }
 
-/* After the bytes of a WRITE's frame were stored. */
-static void end_write(struct tcp_wire *wire, const struct tcp_frame *frame)
+void tcp_target_end(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
     tarn_fabric_mem_fence(); /* an operation that is posted after this one has completed comes after its stores, a READ included */
     if (notifies(frame)) {
@@ -167,7 +161,7 @@ static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, con
         return;
     fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
     tcp_region_put(region);
-    end_write(wire, frame);
+    tcp_target_end(wire, frame);
 }
 
 static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
@@ -175,7 +169,7 @@ static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     bool add = frame->kind == TCP_FAA;
     if (!frame->last || frame->bytes != (add ? WORD_BYTES : 2 * WORD_BYTES) ||
         !base_is_aligned(frame->offset, WORD_BYTES)) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_SWAP,
@@ -205,7 +199,7 @@ static bool is_in_turn(const struct tcp_wire *wire, const struct tcp_frame *fram
 void tcp_target_begin(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
     if (!is_in_turn(wire, frame)) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     struct tcp_region *region = open_write(wire, frame);
@@ -229,15 +223,10 @@ bool tcp_target_room_get(struct tcp_wire *wire, const struct tcp_frame *frame, u
     return true;
 }
 
-void tcp_target_end(struct tcp_wire *wire, const struct tcp_frame *frame)
-{
-    end_write(wire, frame);
-}
-
 void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
 {
     if (!is_in_turn(wire, frame)) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return;
     }
     switch (frame->kind) {
@@ -256,7 +245,7 @@ void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const
         take_send(wire, frame, payload);
         return;
     default:
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
     }
 }
 
@@ -301,7 +290,5 @@ size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to, size_t room)
     }
     if (frame.last)
         pop_answer(wire);
-    tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, !wire->in_tls, to);
-    return TCP_HEADER_BYTES + frame.bytes;
+    return tcp_wire_seal(wire, &frame, to);
 }

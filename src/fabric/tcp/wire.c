@@ -26,6 +26,11 @@ void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_
     }
 }
 
+void tcp_wire_refuse(struct tcp_wire *wire)
+{
+    tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
+}
+
 /* ---- frames that come --------------------------------------------------------------------------- */
 
 static void take_bye(struct tcp_wire *wire, const struct tcp_frame *frame)
@@ -41,13 +46,8 @@ static void take_bye(struct tcp_wire *wire, const struct tcp_frame *frame)
         tcp_wire_die(wire, -ECONNRESET, "peer", TCP_STAYS);
         return;
     default:
-        tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
+        tcp_wire_refuse(wire);
     }
-}
-
-static void refuse_frame(struct tcp_wire *wire)
-{
-    tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
 }
 
 /* Pass the turn to the next socket after a large frame. */
@@ -78,7 +78,7 @@ static void end_arrival(struct tcp_wire *wire)
 {
     const struct tcp_frame *frame = &wire->arrival.frame;
     if (!is_whole(wire, frame, wire->arrival.checksum))
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
     else if (frame->kind == TCP_DATA)
         tcp_initiator_end(wire, frame);
     else
@@ -148,7 +148,7 @@ static size_t take_frame(struct tcp_wire *wire, const uint8_t *bytes, size_t cou
     if (count < TCP_HEADER_BYTES)
         return 0;
     if (tcp_frame_open(bytes, frame) != 0) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return 0;
     }
     wire->header_next = false;
@@ -166,7 +166,7 @@ static size_t take_frame(struct tcp_wire *wire, const uint8_t *bytes, size_t cou
         return 0;
     if (frame->bytes > TCP_PAYLOAD_BYTES ||
         !is_whole(wire, frame, wire->in_tls ? 0 : tcp_payload_checksum(payload, frame->bytes))) {
-        refuse_frame(wire);
+        tcp_wire_refuse(wire);
         return 0;
     }
     take_whole(wire, frame, payload);
@@ -188,13 +188,15 @@ size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count)
 
 /* ---- frames that go ----------------------------------------------------------------------------- */
 
-void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame)
+size_t tcp_wire_seal(struct tcp_wire *wire, struct tcp_frame *frame, uint8_t *to)
 {
     frame->done = tcp_target_done(wire);
     frame->received = wire->messages.received;
     wire->done_told = frame->done;
     wire->messages.told = frame->received;
     wire->reply_due = false;
+    tcp_frame_seal(frame, !wire->in_tls, to);
+    return TCP_HEADER_BYTES + frame->bytes;
 }
 
 /* Whether the peer should learn counts that any frame carries, while no frame is about to go. */
@@ -215,18 +217,14 @@ static size_t fill_state(struct tcp_wire *wire, uint8_t *to)
 {
     struct tcp_frame frame = {.kind = TCP_STATE, .probe = wire->probe_due};
     wire->probe_due = false;
-    tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, true, to);
-    return TCP_HEADER_BYTES;
+    return tcp_wire_seal(wire, &frame, to);
 }
 
 static size_t fill_bye(struct tcp_wire *wire, uint8_t *to)
 {
     struct tcp_frame frame = {.kind = TCP_BYE, .value = (uint32_t)wire->farewell, .offset = wire->refused};
     wire->farewell_said = true;
-    tcp_wire_head(wire, &frame);
-    tcp_frame_seal(&frame, true, to);
-    return TCP_HEADER_BYTES;
+    return tcp_wire_seal(wire, &frame, to);
 }
 
 uint32_t tcp_wire_part(uint64_t left, uint64_t offset, uint64_t bytes_max, size_t room)

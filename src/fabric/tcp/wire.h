@@ -111,6 +111,9 @@ void tcp_wire_begin(struct tcp_wire *wire, struct tcp_domain *domain, uint32_t p
  */
 void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_farewell farewell);
 
+/** End the connection: a frame breaks the protocol. */
+void tcp_wire_refuse(struct tcp_wire *wire);
+
 /** Take the whole frames that have come by the socket whose turn it is, up to the one that passes the turn. @return bytes
  * taken */
 size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count);
@@ -144,7 +147,7 @@ void tcp_target_begin(struct tcp_wire *wire, const struct tcp_frame *frame);
 bool tcp_target_room_get(struct tcp_wire *wire, const struct tcp_frame *frame, uint64_t at,
                          struct tcp_room *ret_room);
 
-/** Serve that frame: its payload has come whole. */
+/** Serve a WRITE's frame whose bytes are stored. */
 void tcp_target_end(struct tcp_wire *wire, const struct tcp_frame *frame);
 
 /** Fill in the next frame of the answers. @param room  of `to`, for a frame at least @return its bytes; 0: there is none */
@@ -187,8 +190,8 @@ size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to, size_t room);
 /** Whether a request may be sent. */
 bool tcp_initiator_has_output(const struct tcp_wire *wire);
 
-/** Fill in the counts of both directions, which every frame carries. */
-void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame);
+/** Write the header of a frame whose payload is there, with the counts of both directions. @return the frame's bytes */
+size_t tcp_wire_seal(struct tcp_wire *wire, struct tcp_frame *frame, uint8_t *to);
 
 /** Payload bytes of the next of several frames. @param offset  in the region, where no lane may be cut @param bytes_max  of
  * a payload of that kind @param room  for the frame */
