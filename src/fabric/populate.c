@@ -16,7 +16,7 @@ struct population {
     uint8_t *memory;
     uint64_t bytes;
     _Atomic uint64_t next;  /* offset of the next part that a thread takes */
-    _Atomic uint64_t *done; /* bytes of the parts that are done */
+    _Atomic uint64_t *done; /* bytes of the parts that are done; NULL: nobody watches */
     _Atomic bool failed;
 };
 
@@ -32,7 +32,9 @@ static void *populate_parts(void *arg)
             atomic_store(&population->failed, true);
             break;
         }
-        atomic_fetch_add(population->done, bytes); /* pairs with make_aside() of region.c, which tells it */
+        if (population->done != NULL)
+            atomic_fetch_add(population->done,
+                             bytes); /* pairs with make_aside() of region.c, which tells it */
     }
     return NULL;
 }
@@ -63,13 +65,10 @@ static int populate_counting(uint8_t *memory, uint64_t bytes, _Atomic uint64_t *
 
 int fabric_populate(uint8_t *memory, uint64_t bytes)
 {
-    _Atomic uint64_t done = 0;
-    return populate_counting(memory, bytes, &done);
+    return populate_counting(memory, bytes, NULL);
 }
 
 int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory)
 {
-    if (region->making == NULL)
-        return fabric_populate(memory, region->bytes);
     return populate_counting(memory, region->bytes, region->making);
 }
