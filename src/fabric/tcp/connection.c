@@ -9,8 +9,7 @@
 
 /* ---- on the connection's scheduler -------------------------------------------------------------- */
 
-/* After a change of the wire: wake the callers that it concerns, and unlock. A frame that was sent concerns none: a plain
- * thread would wake up for nothing. */
+/* After a change of the wire: wake the callers that it concerns, and unlock. */
 static void tell_and_unlock(struct tcp_connection *connection)
 {
     const struct tcp_wire *wire = &connection->wire;
@@ -74,8 +73,9 @@ static void run_sender(void *arg)
     socket->sending = false;
     connection->senders--;
     bool shut = connection->leaving && !connection->ending && connection->senders == 0;
-    if (connection->wire.error != 0)
-        fabric_bell_ring_locked(&connection->bell); /* end_socket(), tcp_disconnect() */
+    /* end_socket() and tcp_disconnect() wait for this; a plain thread that waits for an answer is woken, too, as to wake up
+     * takes it about as long as the answer */
+    fabric_bell_ring_locked(&connection->bell);
     base_spin_unlock(&connection->bell.lock);
     if (shut)
         shut_all(connection); /* the sockets are freed by this thread only, after this call */
