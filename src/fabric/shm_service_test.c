@@ -42,20 +42,20 @@ static void open_service(struct tarn_node **ret_node, struct shm_service *servic
 {
     const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
     assert_int_equal(task_node_open(&quiet, ret_node), 0);
-    assert_int_equal(shm_service_open(service, &(*ret_node)->memory), 0);
+    assert_int_equal(shm_service_open(service), 0);
 }
 
 static void sources_are_told_until_they_are_forgotten(void **state)
 {
     (void)state;
-    enum { SOURCES = 200 }; /* more than the table has at first */
+    enum { SOURCES = 200 }; /* more than are fetched at once */
     static struct watched watched[SOURCES];
     struct shm_service service;
     struct tarn_node *node;
     open_service(&node, &service);
     shm_service_close(&service); /* and leaves nothing behind, not even a thread that will end in a moment */
     const unsigned descriptors = testing_count_entries("/proc/self/fd");
-    assert_int_equal(shm_service_open(&service, &node->memory), 0);
+    assert_int_equal(shm_service_open(&service), 0);
     shm_service_lock(&service);
     for (unsigned i = 0; i < SOURCES; i++) {
         make_watched(&watched[i]);

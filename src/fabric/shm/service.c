@@ -11,7 +11,6 @@
 
 #define EVENTS_MAX         64
 #define CLOSER_PATIENCE_MS 2000
-#define SOURCES_MIN        64 /* the first size of the table, which doubles when it is full */
 
 void shm_service_lock(struct shm_service *service)
 {
@@ -24,21 +23,24 @@ void shm_service_unlock(struct shm_service *service)
 }
 
 /*
- * The number that epoll returns with an event: descriptor and number of the source. An event may be older than the
- * source's removal; by then its descriptor may be another source's, which has another number.
+ * Handle events that were fetched without the lock. If a source was forgotten meanwhile, one of them may be of that
+ * source, whose memory may be freed: so they are fetched again. For the same reason an event whose handling has a source
+ * forgotten is the last of its batch; the others are fetched again. @return whether the service goes on
  */
-static uint64_t event_data(int fd, uint32_t number)
-{
-    return (uint64_t)number << 32 | (uint32_t)fd;
-}
-
-static void handle_locked(struct shm_service *service, uint64_t data)
+static bool handle_locked(struct shm_service *service, struct epoll_event *events, int count)
 {
     task_mutex_assert_held(&service->lock);
-    uint32_t fd = (uint32_t)data;
-    struct shm_source *source = fd < service->sources_count ? service->sources[fd] : NULL;
-    if (source != NULL && event_data(source->fd, source->number) == data)
+    if (service->has_forgotten)
+        count = epoll_wait(service->epoll, events, EVENTS_MAX, 0);
+    service->has_forgotten = false;
+    for (int i = 0; i < count && !service->has_forgotten; i++) {
+        struct shm_source *source = events[i].data.ptr;
+        if (source == NULL)
+            return false;
         source->event(source);
+    }
+    service->has_forgotten = false; /* what is fetched from now on is of sources that are watched */
+    return true;
 }
 
 static void *run_service(void *arg)
@@ -48,20 +50,16 @@ static void *run_service(void *arg)
     for (bool going = true; going;) {
         int count = epoll_wait(service->epoll, events, EVENTS_MAX, -1);
         shm_service_lock(service);
-        for (int i = 0; i < count; i++) {
-            if (events[i].data.u64 == event_data(service->stop, 0))
-                going = false;
-            else
-                handle_locked(service, events[i].data.u64);
-        }
+        going = handle_locked(service, events, count);
         shm_service_unlock(service);
     }
     return NULL;
 }
 
-static int watch_fd(const struct shm_service *service, int fd, uint32_t number)
+/* @param source  NULL: the service ends at the event */
+static int watch_fd(const struct shm_service *service, int fd, struct shm_source *source)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = event_data(fd, number)};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = source};
     return epoll_ctl(service->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
@@ -138,14 +136,14 @@ static void close_descriptors(const struct shm_service *service)
     }
 }
 
-int shm_service_open(struct shm_service *service, struct base_account *account)
+int shm_service_open(struct shm_service *service)
 {
-    *service = (struct shm_service){.account = account, .epoll = -1, .stop = -1, .closer = -1, .spare = -1};
+    *service = (struct shm_service){.epoll = -1, .stop = -1, .closer = -1, .spare = -1};
     task_mutex_init(&service->lock);
     service->epoll = epoll_create1(EPOLL_CLOEXEC);
     service->stop = service->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
     service->spare = service->stop < 0 ? -1 : spare_descriptor(service);
-    int error = service->spare < 0 ? -errno : watch_fd(service, service->stop, 0);
+    int error = service->spare < 0 ? -errno : watch_fd(service, service->stop, NULL);
     if (error == 0)
         error = open_closer(service);
     if (error == 0)
@@ -160,36 +158,13 @@ void shm_service_close(struct shm_service *service)
     (void)eventfd_write(service->stop, 1);
     (void)pthread_join(service->thread, NULL);
     close_descriptors(service);
-    base_free(service->account, service->sources, service->sources_count * sizeof(*service->sources));
-}
-
-/* Make room for a descriptor. */
-static int grow_sources(struct shm_service *service, uint32_t fd)
-{
-    uint32_t count = base_max(service->sources_count, (uint32_t)SOURCES_MIN);
-    while (count <= fd)
-        count *= 2;
-    if (count == service->sources_count)
-        return 0;
-    void *sources =
-        base_realloc(service->account, service->sources, service->sources_count * sizeof(*service->sources),
-                     count * sizeof(*service->sources));
-    if (sources == NULL)
-        return -ENOMEM;
-    service->sources = sources;
-    service->sources_count = count;
-    return 0;
 }
 
 int shm_service_watch_locked(struct shm_service *service, struct shm_source *source)
 {
     task_mutex_assert_held(&service->lock);
-    int error = grow_sources(service, (uint32_t)source->fd);
-    source->number = ++service->numbers;
-    if (error == 0)
-        error = watch_fd(service, source->fd, source->number);
-    if (error == 0)
-        service->sources[source->fd] = source;
+    int error = watch_fd(service, source->fd, source);
+    source->is_watched = error == 0;
     return error;
 }
 
@@ -209,9 +184,9 @@ void shm_service_refuse_locked(struct shm_service *service, int listening)
 void shm_service_forget_locked(struct shm_service *service, struct shm_source *source)
 {
     task_mutex_assert_held(&service->lock);
-    if (source->fd < 0 || (uint32_t)source->fd >= service->sources_count ||
-        service->sources[source->fd] != source)
+    if (!source->is_watched)
         return;
-    service->sources[source->fd] = NULL;
+    source->is_watched = false;
+    service->has_forgotten = true;
     (void)epoll_ctl(service->epoll, EPOLL_CTL_DEL, source->fd, NULL);
 }

@@ -19,7 +19,7 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
     base_list_init(&shm->mappings);
     base_list_init(&shm->regions);
     base_log_limit_init(&shm->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
-    int error = shm_service_open(&shm->service, &node->memory);
+    int error = shm_service_open(&shm->service);
     if (error != 0) {
         base_free(&node->memory, shm, sizeof(*shm));
         return error;

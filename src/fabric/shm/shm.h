@@ -50,16 +50,13 @@ struct shm_source {
     int fd;
     void (*event)(
         struct shm_source *source); /* called by the service's thread with its lock held; must not wait */
-    uint32_t number;                /* number of this watch, given by the service */
+    bool is_watched;                /* set by the service */
 };
 
 /* The service's thread, and the descriptors that it watches. */
 struct shm_service {
-    struct base_account *account;
-    struct task_mutex lock;      /* protects the fields below, and is held during `event` */
-    struct shm_source **sources; /* the watched sources, indexed by descriptor */
-    uint32_t sources_count;
-    uint32_t numbers; /* numbers given to sources since the start */
+    struct task_mutex lock; /* protects the sources, and is held during `event` */
+    bool has_forgotten;     /* a source was forgotten since the thread has handled events */
     int epoll;
     int stop;   /* an eventfd that ends the thread */
     int closer; /* to shm_close_later()'s thread */
@@ -69,7 +66,7 @@ struct shm_service {
 };
 
 /** Start the service. @return 0 or negative errno */
-base_must_check int shm_service_open(struct shm_service *service, struct base_account *account);
+base_must_check int shm_service_open(struct shm_service *service);
 
 /** End the service, which watches nothing any more. Waits two seconds at most for what is closed later. */
 void shm_service_close(struct shm_service *service);
