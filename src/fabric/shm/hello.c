@@ -10,35 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/*
- * format: a hello, of one machine's byte order
- *
- * | offset | bytes | meaning                                                       |
- * |--------|-------|---------------------------------------------------------------|
- * | 0      | 4     | HELLO_MARK: what this is, version 2                           |
- * | 4      | 4     | 0; 1: refused, 2: out of memory, and nothing else counts      |
- * | 8      | 8     | identity of the sender's domain                               |
- * | 16     | 4     | slots of its table of regions                                 |
- * | 20     | 4     | slots of the ring in which the sender receives                |
- * | 24     | 4     | payload of each                                               |
- * | 28     | 4     | bytes of private data                                         |
- * | 32     | 56    | private data, zeros after it                                  |
- *
- * With it come two descriptors: of the table, and of the ring.
- */
-struct shm_hello_format {
-    uint32_t mark;
-    uint32_t refused;
-    uint64_t identity;
-    uint32_t table_slots;
-    uint32_t ring_slots;
-    uint32_t ring_payload_bytes;
-    uint32_t data_bytes;
-    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
-};
-
-_Static_assert(sizeof(struct shm_hello_format) == 88, "a message between processes");
-
 #define HELLO_MARK UINT32_C(0x026d6873)
 
 enum refusal { NOT_WANTED = 1, OUT_OF_MEMORY };
@@ -90,21 +61,16 @@ bool shm_message_send(int fd, const void *bytes, size_t count, const int *fds, u
 
 int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
 {
-    struct shm_hello_format format = {.mark = HELLO_MARK,
-                                      .identity = hello->identity,
-                                      .table_slots = hello->table_slots,
-                                      .ring_slots = hello->ring_slots,
-                                      .ring_payload_bytes = hello->ring_payload_bytes,
-                                      .data_bytes = hello->data_bytes};
-    memcpy(format.data, hello->data, hello->data_bytes);
-    return shm_message_send(fd, &format, sizeof(format), fds, SHM_HELLO_FDS) ? 0 : -ECONNRESET;
+    struct shm_hello marked = *hello;
+    marked.mark = HELLO_MARK;
+    return shm_message_send(fd, &marked, sizeof(marked), fds, SHM_HELLO_FDS) ? 0 : -ECONNRESET;
 }
 
 void shm_hello_refuse(int fd, int error)
 {
-    const struct shm_hello_format format = {.mark = HELLO_MARK,
-                                            .refused = error == -ENOMEM ? OUT_OF_MEMORY : NOT_WANTED};
-    (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* the peer may be gone */
+    const struct shm_hello refusal = {.mark = HELLO_MARK,
+                                      .refused = error == -ENOMEM ? OUT_OF_MEMORY : NOT_WANTED};
+    (void)send(fd, &refusal, sizeof(refusal), MSG_DONTWAIT | MSG_NOSIGNAL); /* the peer may be gone */
 }
 
 void shm_greeting_drop(int closer, struct shm_greeting *greeting)
@@ -171,96 +137,52 @@ static int take_control(int closer, struct msghdr *message, bool refused, struct
 
 int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
 {
-    struct shm_hello_format format = {0};
     struct shm_greeting greeting = {.fds = {-1, -1}};
+    const struct shm_hello *hello = &greeting.hello;
     struct received message;
-    ssize_t bytes = receive_message(fd, &format, sizeof(format), &message);
+    ssize_t bytes = receive_message(fd, &greeting.hello, sizeof(greeting.hello), &message);
     if (bytes < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -ECONNRESET;
-    bool refused = format.refused != 0;
+    bool refused = hello->refused != 0;
     int error = take_control(closer, &message.header, refused, &greeting);
     if (bytes == 0)
         error = -ECONNRESET; /* the end, or an empty message, with which descriptors may have come */
     if (error == 0 &&
-        (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > OUT_OF_MEMORY ||
+        (bytes != sizeof(*hello) || hello->mark != HELLO_MARK || hello->refused > OUT_OF_MEMORY ||
          (message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-         format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
+         hello->data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
         error = -EPROTO;
     if (error == 0 && refused)
-        error = format.refused == OUT_OF_MEMORY ? -ENOBUFS : -ECONNREFUSED;
+        error = hello->refused == OUT_OF_MEMORY ? -ENOBUFS : -ECONNREFUSED;
     if (error != 0) {
         shm_greeting_drop(closer, &greeting);
         return error;
     }
-    greeting.hello = (struct shm_hello){.identity = format.identity,
-                                        .table_slots = format.table_slots,
-                                        .ring_slots = format.ring_slots,
-                                        .ring_payload_bytes = format.ring_payload_bytes,
-                                        .data_bytes = format.data_bytes};
-    memcpy(greeting.hello.data, format.data, format.data_bytes);
     *ret_greeting = greeting;
     return 0;
 }
 
 /* ---- notes -------------------------------------------------------------------------------------- */
 
-/*
- * format: a note, of one machine's byte order
- *
- * | offset | bytes | meaning                                                       |
- * |--------|-------|---------------------------------------------------------------|
- * | 0      | 4     | enum shm_note_kind                                            |
- * | 4      | 4     | file: the region's slot in the table                          |
- * | 8      | 8     | key of the region; of freed 0                                 |
- * | 16     | 8     | file: its generation                                          |
- * | 24     | 8     | file: its length                                              |
- * | 32     | 4     | file: its rights                                              |
- * | 36     | 4     | 0                                                             |
- *
- * With a file comes its descriptor. Any other length, usually one byte, says: look.
- */
-struct shm_note_format {
-    uint32_t kind;
-    uint32_t slot;
-    uint64_t key;
-    uint64_t generation;
-    uint64_t bytes;
-    uint32_t rights;
-    uint32_t unused;
-};
-
-_Static_assert(sizeof(struct shm_note_format) == 40, "a message between processes");
-
 bool shm_note_send(int socket, const struct shm_note *note, int fd)
 {
-    const struct shm_note_format format = {.kind = note->kind,
-                                           .slot = note->slot,
-                                           .key = note->key,
-                                           .generation = note->generation,
-                                           .bytes = note->bytes,
-                                           .rights = note->rights};
-    return shm_message_send(socket, &format, sizeof(format), &fd, fd < 0 ? 0 : 1);
+    return shm_message_send(socket, note, sizeof(*note), &fd, fd < 0 ? 0 : 1);
 }
 
 ssize_t shm_note_receive(int closer, int socket, struct shm_note *ret_note, int *ret_fd)
 {
     struct shm_greeting came = {.fds = {-1, -1}};
-    struct shm_note_format format = {0};
+    struct shm_note note;
     struct received message;
-    ssize_t count = receive_message(socket, &format, sizeof(format), &message);
+    ssize_t count = receive_message(socket, &note, sizeof(note), &message);
     *ret_note = (struct shm_note){.kind = SHM_LOOK};
     *ret_fd = -1;
     if (count >= 0)
         (void)take_control(closer, &message.header, true,
                            &came); /* the socket's other end is known by its hello */
-    if (count == (ssize_t)sizeof(format) && (message.header.msg_flags & MSG_TRUNC) == 0 &&
-        format.kind <= SHM_DROPPED) {
-        *ret_note = (struct shm_note){.kind = (enum shm_note_kind)format.kind,
-                                      .slot = format.slot,
-                                      .key = format.key,
-                                      .generation = format.generation,
-                                      .bytes = format.bytes,
-                                      .rights = format.rights};
+    if (count == (ssize_t)sizeof(note) && (message.header.msg_flags & MSG_TRUNC) == 0 &&
+        note.kind <= SHM_DROPPED) {
+        *ret_note = note;
         *ret_fd = came.fds[0];
         came.fds[0] = -1;
     }

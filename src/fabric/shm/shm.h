@@ -283,8 +283,23 @@ base_must_check static inline uint8_t *shm_locate(const struct shm_peer_domain *
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */
 
-/* A side's first message. With it come two descriptors. */
+/*
+ * A side's first message, as it is sent, of one machine's byte order. With it come two descriptors.
+ *
+ * | offset | bytes | meaning                                                       |
+ * |--------|-------|---------------------------------------------------------------|
+ * | 0      | 4     | what this is, version 2: set by hello.c                       |
+ * | 4      | 4     | 0; 1: refused, 2: out of memory, and nothing else counts      |
+ * | 8      | 8     | identity of the sender's domain                               |
+ * | 16     | 4     | slots of its table of regions                                 |
+ * | 20     | 4     | slots of the ring in which the sender receives                |
+ * | 24     | 4     | payload of each                                               |
+ * | 28     | 4     | bytes of private data                                         |
+ * | 32     | 56    | private data, zeros after it                                  |
+ */
 struct shm_hello {
+    uint32_t mark;
+    uint32_t refused;
     uint64_t identity;
     uint32_t table_slots;
     uint32_t ring_slots;
@@ -292,6 +307,8 @@ struct shm_hello {
     uint32_t data_bytes;
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
+
+_Static_assert(sizeof(struct shm_hello) == 88, "a message between processes");
 
 enum shm_hello_fd { SHM_TABLE, SHM_RING, SHM_HELLO_FDS }; /* the files that come with it */
 
@@ -335,13 +352,31 @@ enum shm_note_kind {
     SHM_DROPPED,   /* the region with this key is not mapped here any more */
 };
 
-/* What connected sides tell each other over the socket, besides the bytes that say: look. */
+/*
+ * What connected sides tell each other over the socket, as it is sent. A message of any other length, usually of one
+ * byte, says: look.
+ *
+ * | offset | bytes | meaning                                                       |
+ * |--------|-------|---------------------------------------------------------------|
+ * | 0      | 4     | enum shm_note_kind                                            |
+ * | 4      | 4     | file: the region's slot in the table                          |
+ * | 8      | 8     | key of the region; of freed 0                                 |
+ * | 16     | 8     | file: its generation                                          |
+ * | 24     | 8     | file: its length                                              |
+ * | 32     | 4     | file: its rights; its descriptor comes with the note          |
+ * | 36     | 4     | 0                                                             |
+ */
 struct shm_note {
-    enum shm_note_kind kind;
+    uint32_t kind;
+    uint32_t slot;
     uint64_t key;
-    uint64_t generation, bytes; /* SHM_FILE: of the region; its slot in the table, and rights */
-    uint32_t slot, rights;
+    uint64_t generation;
+    uint64_t bytes;
+    uint32_t rights;
+    uint32_t unused;
 };
+
+_Static_assert(sizeof(struct shm_note) == 40, "a message between processes");
 
 /** Send a note, with a descriptor or -1. Never waits. @return false: the peer's end is full, or shut */
 bool shm_note_send(int socket, const struct shm_note *note, int fd);
