@@ -78,7 +78,7 @@ struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct attacker
     assert_int_equal(shm_file_take(attacker->greeting.fds[SHM_RING], shm_ring_bytes(SLOTS, PAYLOAD), true,
                                    &attacker->out.file),
                      0);
-    shm_ring_begin(&attacker->out, SLOTS, PAYLOAD);
+    shm_ring_begin(&attacker->out, SLOTS, PAYLOAD, false);
     return connection;
 }
 

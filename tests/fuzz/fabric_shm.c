@@ -175,7 +175,7 @@ static void leave_side(const struct peer *peer)
     base_assert(shm_hello_receive(-1, peer->socket, &greeting) == 0);
     base_assert(
         shm_file_take(greeting.fds[SHM_RING], shm_ring_bytes(SLOTS, PAYLOAD_BYTES), true, &ring.file) == 0);
-    shm_ring_begin(&ring, SLOTS, PAYLOAD_BYTES);
+    shm_ring_begin(&ring, SLOTS, PAYLOAD_BYTES, false);
     shm_ring_tell(&ring, SHM_LEFT);
     shm_file_drop(&ring.file);
     shm_greeting_drop(-1, &greeting);

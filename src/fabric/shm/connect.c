@@ -48,7 +48,7 @@ static int make_connection(struct shm_domain *domain, const struct tarn_fabric_c
         base_free(account, connection, sizeof(*connection));
         return error;
     }
-    shm_ring_begin(&connection->in, options->receive_count, options->receive_bytes);
+    shm_ring_begin(&connection->in, options->receive_count, options->receive_bytes, true);
     *ret_connection = connection;
     return 0;
 }
@@ -83,7 +83,7 @@ static int adopt_peer(struct shm_connection *connection, const struct shm_greeti
                       true, &connection->out.file);
     if (error != 0)
         return error;
-    shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes);
+    shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes, false);
     connection->data_bytes = hello->data_bytes;
     memcpy(connection->data, hello->data, hello->data_bytes);
     return shm_peer_domain_take(connection->shm, hello, greeting->fds[SHM_TABLE], &connection->peer);

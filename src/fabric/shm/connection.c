@@ -216,7 +216,7 @@ static int send_message(struct shm_connection *connection, const struct tarn_fab
     int written = shm_ring_write_try(&connection->out, message, op->iov, iov_count);
     if (written <= 0)
         return written < 0 ? written : WAITS;
-    if (shm_ring_reader_sleeps(&connection->out))
+    if (shm_ring_peer_sleeps(&connection->out))
         shm_connection_ring_peer(connection);
     return 0;
 }
@@ -359,7 +359,7 @@ static bool op_ready(void *arg)
 static void op_arm(void *arg)
 {
     const struct op_waiter *waiter = arg;
-    shm_ring_arm_writer(&waiter->connection->out);
+    shm_ring_arm(&waiter->connection->out);
 }
 
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
@@ -380,7 +380,7 @@ bool shm_watch(void *state, struct fabric_watch *watch)
 {
     struct shm_connection *connection = state;
     fabric_bell_add(&connection->bell, watch);
-    shm_ring_arm_writer(&connection->out);
+    shm_ring_arm(&connection->out);
     return has_progress(connection);
 }
 
@@ -396,7 +396,7 @@ static bool message_ready(void *arg)
 static void message_arm(void *arg)
 {
     struct shm_connection *connection = arg;
-    shm_ring_arm_reader(&connection->in);
+    shm_ring_arm(&connection->in);
 }
 
 /* @return 1; 0: there is none; negative errno */
@@ -412,7 +412,7 @@ static int receive_try(struct shm_connection *connection, void *data, struct tar
         shm_fail(connection);
         return tarn_fabric_error(connection->owner);
     }
-    if (shm_ring_writer_sleeps(&connection->in))
+    if (shm_ring_peer_sleeps(&connection->in))
         shm_connection_ring_peer(connection);
     return taken;
 }

@@ -61,9 +61,12 @@ uint64_t shm_ring_bytes(uint32_t slots, uint32_t payload_bytes)
     return base_align_up(sizeof(struct shm_ring_format) + slots * slot_bytes(payload_bytes), BASE_PAGE_BYTES);
 }
 
-void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_bytes)
+void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_bytes, bool reads)
 {
-    ring->shared = (struct shm_ring_format *)ring->file.memory;
+    struct shm_ring_format *shared = (struct shm_ring_format *)ring->file.memory;
+    ring->shared = shared;
+    ring->asleep = reads ? &shared->reader_sleeps : &shared->writer_sleeps;
+    ring->peer_asleep = reads ? &shared->writer_sleeps : &shared->reader_sleeps;
     ring->slots = slots;
     ring->payload_bytes = payload_bytes;
     ring->position = 0;
@@ -75,6 +78,16 @@ static struct shm_slot_format *slot_at(const struct shm_ring *ring)
     uint64_t offset =
         sizeof(struct shm_ring_format) + ring->position % ring->slots * slot_bytes(ring->payload_bytes);
     return (struct shm_slot_format *)(ring->file.memory + offset);
+}
+
+void shm_ring_arm(struct shm_ring *ring)
+{
+    atomic_store(ring->asleep, 1);
+}
+
+bool shm_ring_peer_sleeps(struct shm_ring *ring)
+{
+    return atomic_load(ring->peer_asleep) != 0 && atomic_exchange(ring->peer_asleep, 0) != 0;
 }
 
 /* ---- the writer --------------------------------------------------------------------------------- */
@@ -116,21 +129,10 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
         to += iov[i].iov_len;
     }
     /* Pairs with has_message(): a reader that sees this store sees the slot and all WRITEs before it. And with
-     * shm_ring_arm_reader(), which stores its flag and then loads `written`, while this side stores `written` and then
-     * loads the flag in reader_sleeps(): at least one of the two loads sees the other side's store. */
+     * shm_ring_arm(), after which the reader loads `written`, while this side stores `written` and then loads the flag in
+     * shm_ring_peer_sleeps(): at least one of the two loads sees the other side's store. */
     atomic_store(&ring->shared->written, ++ring->position);
     return 1;
-}
-
-void shm_ring_arm_writer(struct shm_ring *ring)
-{
-    atomic_store(&ring->shared->writer_sleeps, 1);
-}
-
-bool shm_ring_reader_sleeps(struct shm_ring *ring)
-{
-    return atomic_load(&ring->shared->reader_sleeps) != 0 &&
-           atomic_exchange(&ring->shared->reader_sleeps, 0) != 0;
 }
 
 void shm_ring_tell(struct shm_ring *ring, enum shm_presence presence)
@@ -162,21 +164,9 @@ int shm_ring_read_try(struct shm_ring *ring, void *data, struct tarn_fabric_mess
         return -EPROTO;
     if (message.bytes > 0)
         memcpy(data, slot + 1, message.bytes);
-    atomic_store(&ring->shared->read,
-                 ++ring->position); /* pairs with count_unread() and shm_ring_arm_writer() */
+    atomic_store(&ring->shared->read, ++ring->position); /* pairs with count_unread() and shm_ring_arm() */
     *ret_message = message;
     return 1;
-}
-
-void shm_ring_arm_reader(struct shm_ring *ring)
-{
-    atomic_store(&ring->shared->reader_sleeps, 1);
-}
-
-bool shm_ring_writer_sleeps(struct shm_ring *ring)
-{
-    return atomic_load(&ring->shared->writer_sleeps) != 0 &&
-           atomic_exchange(&ring->shared->writer_sleeps, 0) != 0;
 }
 
 enum shm_presence shm_ring_told(const struct shm_ring *ring)

@@ -106,6 +106,7 @@ struct shm_ring_format;
 struct shm_ring {
     struct shm_file file;
     struct shm_ring_format *shared;
+    _Atomic uint32_t *asleep, *peer_asleep; /* 1: this side, or the other, waits to be rung; in the file */
     uint32_t slots;
     uint32_t payload_bytes; /* the most payload bytes of a slot */
     uint64_t position;      /* number of messages that this side has written or read */
@@ -115,8 +116,8 @@ struct shm_ring {
 /** Bytes that a ring takes. */
 uint64_t shm_ring_bytes(uint32_t slots, uint32_t payload_bytes);
 
-/** Begin to use a ring whose file is mapped. */
-void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_bytes);
+/** Begin to use a ring whose file is mapped. @param reads  this side reads it; otherwise it writes */
+void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_bytes, bool reads);
 
 /** Write a message if there is credit. @return 1; 0: there is none; -EPROTO; -EMSGSIZE */
 base_must_check int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *message,
@@ -132,17 +133,11 @@ bool shm_ring_has_credit(const struct shm_ring *ring);
 /** Whether shm_ring_read_try() would return something else than 0. */
 bool shm_ring_has_message(const struct shm_ring *ring);
 
-/** Ask the reader to ring when there is credit. */
-void shm_ring_arm_writer(struct shm_ring *ring);
+/** Ask the other side to ring: the writer, when there is a message; the reader, when there is credit. */
+void shm_ring_arm(struct shm_ring *ring);
 
-/** Ask the writer to ring when there is a message. */
-void shm_ring_arm_reader(struct shm_ring *ring);
-
-/** Whether the reader has asked to be rung; asking once is answered once. */
-bool shm_ring_reader_sleeps(struct shm_ring *ring);
-
-/** Whether the writer has asked to be rung; asking once is answered once. */
-bool shm_ring_writer_sleeps(struct shm_ring *ring);
+/** Whether the other side has asked to be rung; asking once is answered once. */
+bool shm_ring_peer_sleeps(struct shm_ring *ring);
 
 /* The writer's state, as it tells the reader. */
 enum shm_presence {
