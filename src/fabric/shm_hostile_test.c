@@ -258,10 +258,10 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
             prepare(attacker);
             reach(attacker, testing->address);
         }
-        shm_service_lock(service); /* its close is the last, which waits, and not this test's */
+        task_mutex_lock_firmly(&service->lock); /* its close is the last, which waits, and not this test's */
         assert_true(shm_message_send(attacker->socket, "", 1, fds, base_max(counts[i], 1U)));
         assert_int_equal(close(fds[0]), 0);
-        shm_service_unlock(service);
+        task_mutex_unlock(&service->lock);
         expect_service(testing->address);
         expect_alive(&pair);
     }

@@ -56,22 +56,22 @@ static void sources_are_told_until_they_are_forgotten(void **state)
     shm_service_close(&service); /* and leaves nothing behind, not even a thread that will end in a moment */
     const unsigned descriptors = testing_count_entries("/proc/self/fd");
     assert_int_equal(shm_service_open(&service), 0);
-    shm_service_lock(&service);
+    task_mutex_lock_firmly(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++) {
         make_watched(&watched[i]);
         assert_int_equal(shm_service_watch_locked(&service, &watched[i].source), 0);
     }
-    shm_service_unlock(&service);
+    task_mutex_unlock(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++)
         assert_int_equal(write(watched[i].write_end, "1", 1), 1);
     for (unsigned i = 0; i < SOURCES; i++)
         assert_true(comes_to(&watched[i], 1));
-    shm_service_lock(&service);
+    task_mutex_lock_firmly(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++) {
         shm_service_forget_locked(&service, &watched[i].source);
         shm_service_forget_locked(&service, &watched[i].source); /* which is nothing */
     }
-    shm_service_unlock(&service);
+    task_mutex_unlock(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++)
         assert_int_equal(write(watched[i].write_end, "2", 1), 1);
     (void)task_sleep(10000000);
@@ -93,7 +93,7 @@ static void an_old_event_is_for_nobody(void **state)
     struct watched old, new;
     open_service(&node, &service);
     make_watched(&old);
-    shm_service_lock(&service);
+    task_mutex_lock_firmly(&service.lock);
     assert_int_equal(shm_service_watch_locked(&service, &old.source), 0);
     assert_int_equal(write(old.write_end, "1", 1), 1);
     (void)task_sleep(50000000); /* it waits for the lock now */
@@ -102,15 +102,15 @@ static void an_old_event_is_for_nobody(void **state)
     make_watched(&new);
     assert_int_equal(new.source.fd, old.source.fd);
     assert_int_equal(shm_service_watch_locked(&service, &new.source), 0);
-    shm_service_unlock(&service);
+    task_mutex_unlock(&service.lock);
     (void)task_sleep(20000000);
     assert_int_equal(atomic_load(&old.events), 0);
     assert_int_equal(atomic_load(&new.events), 0);
     assert_int_equal(write(new.write_end, "1", 1), 1);
     assert_true(comes_to(&new, 1));
-    shm_service_lock(&service);
+    task_mutex_lock_firmly(&service.lock);
     shm_service_forget_locked(&service, &new.source);
-    shm_service_unlock(&service);
+    task_mutex_unlock(&service.lock);
     close_watched(&new);
     shm_service_close(&service);
     task_node_close(node);

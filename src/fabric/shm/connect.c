@@ -34,7 +34,7 @@ static int make_connection(struct shm_domain *domain, const struct tarn_fabric_c
     connection->domain = domain;
     connection->owner = owner;
     connection->messages_are_rare = options->messages_are_rare;
-    connection->socket.fd = connection->process.fd = -1;
+    connection->socket.fd = connection->process.fd = connection->out.file.fd = -1;
     connection->process.event = shm_process_event;
     base_list_init(&connection->exposures);
     fabric_bell_init(&connection->bell);
@@ -110,12 +110,12 @@ static int begin_meeting(struct shm_connection *connection, void (*event)(struct
 {
     struct shm_service *service = &connection->shm->service;
     connection->socket.event = event;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     base_list_push_back(&connection->domain->connections, &connection->link);
     int error = shm_service_watch_locked(service, &connection->socket);
     if (error == 0)
         error = shm_service_watch_locked(service, &connection->process);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
     return error;
 }
 
@@ -151,7 +151,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
         error = accept_greeting(connection, &greeting, options);
         if (error != 0) {
             shm_hello_refuse(socket, error);
-            shm_connection_end(connection);
+            shm_disconnect(connection);
         }
     }
     shm_greeting_drop(closer, &greeting);
@@ -240,10 +240,10 @@ static int attempt_meeting(struct shm_connection *connection, const char *path,
         error = take_answer(connection, pid, deadline_ns);
     if (error != 0)
         return error;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     connection->socket.event = shm_socket_event;
     error = shm_service_watch_locked(service, &connection->socket);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
     return error;
 }
 
@@ -256,7 +256,7 @@ int shm_connect(void *state, const char *address, const struct tarn_fabric_conne
         return error;
     error = attempt_meeting(connection, address, options, deadline_ns);
     if (error != 0) {
-        shm_connection_end(connection);
+        shm_disconnect(connection);
         return error;
     }
     *ret_connection = connection;

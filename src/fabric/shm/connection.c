@@ -13,40 +13,32 @@ void shm_connection_ring_peer(struct shm_connection *connection)
 }
 
 /* Whether the peer can no longer write into our memory. */
-static bool is_gone(const struct shm_connection *connection)
+static bool is_gone(void *state)
 {
+    const struct shm_connection *connection = state;
     return atomic_load(&connection->ended) || shm_ring_told(&connection->in) == SHM_LEFT;
 }
 
-/* Free a connection that is not watched and in no list. The service's lock is held. */
-static void free_connection(struct shm_connection *connection)
+void shm_ghost_end_locked(struct shm_connection *connection)
 {
+    struct shm_service *service = &connection->shm->service;
     struct base_account *account = &connection->shm->node->memory;
-    uint64_t ring_bytes = connection->in.file.bytes;
-    if (connection->in.file.memory != NULL) {
-        shm_file_drop(&connection->in.file);
-        base_account_give(account, ring_bytes);
-    }
-    if (connection->out.file.memory != NULL)
-        shm_file_drop(&connection->out.file);
+    const uint64_t ring_bytes = connection->in.file.bytes;
+    task_mutex_assert_held(&service->lock);
+    shm_service_forget_locked(service, &connection->socket);
+    shm_service_forget_locked(service, &connection->process);
+    if (base_list_is_linked(&connection->link))
+        base_list_remove(&connection->link);
+    shm_file_drop(&connection->in.file);
+    base_account_give(account, ring_bytes);
+    shm_file_drop(&connection->out.file);
     shm_peer_domain_drop(connection->shm, &connection->peer);
     shm_exposures_end_locked(connection);
     if (connection->process.fd >= 0)
         (void)close(connection->process.fd);
     if (connection->socket.fd >= 0)
-        shm_socket_close(connection->shm->service.closer, connection->socket.fd);
+        shm_socket_close(service->closer, connection->socket.fd);
     base_free(account, connection, sizeof(*connection));
-}
-
-void shm_ghost_end_locked(struct shm_connection *connection)
-{
-    task_mutex_assert_held(&connection->shm->service.lock);
-    struct shm_service *service = &connection->shm->service;
-    shm_service_forget_locked(service, &connection->socket);
-    shm_service_forget_locked(service, &connection->process);
-    if (base_list_is_linked(&connection->link))
-        base_list_remove(&connection->link);
-    free_connection(connection);
 }
 
 /* End a ghost whose peer has nothing of the domain mapped any more. */
@@ -54,27 +46,6 @@ static void end_ghost_locked(struct shm_connection *connection)
 {
     if (is_gone(connection) || base_list_empty(&connection->exposures))
         shm_ghost_end_locked(connection);
-}
-
-void shm_connection_end(struct shm_connection *connection)
-{
-    struct shm_service *service = &connection->shm->service;
-    bool met = connection->out.file.memory != NULL;
-    base_assert(connection->pending.first == NULL);
-    shm_service_lock(service);
-    atomic_store(&connection->peer.asked, 0); /* no answer is taken from now on */
-    shm_service_unlock(service);
-    shm_peer_domain_drop(connection->shm, &connection->peer);
-    if (met) {
-        shm_ring_tell(&connection->out,
-                      SHM_LEFT); /* if both sides leave at once, one of them sees the other's word */
-        shm_connection_ring_peer(connection);
-        shm_file_drop(&connection->out.file);
-    }
-    shm_service_lock(service);
-    connection->owner = NULL;
-    end_ghost_locked(connection);
-    shm_service_unlock(service);
 }
 
 /* The peer has failed, left or died: fail the connection and wake its waiters. */
@@ -133,32 +104,21 @@ void shm_process_event(struct shm_source *source)
     peer_changed_locked(connection, shm_ring_told(&connection->in) == SHM_LEFT ? -EPIPE : -ECONNRESET);
 }
 
-/* Finish all posted operations with the connection's error. */
-static void flush_messages(struct shm_connection *connection)
-{
-    struct tarn_fabric_op *op;
-    while ((op = fabric_queue_pop(&connection->pending)) != NULL)
-        fabric_op_finish(op, tarn_fabric_error(connection->owner));
-}
-
 void shm_fail(void *state)
 {
     struct shm_connection *connection = state;
-    flush_messages(connection);
+    struct tarn_fabric_op *op;
+    while ((op = fabric_queue_pop(&connection->pending)) != NULL)
+        fabric_op_finish(op, tarn_fabric_error(connection->owner));
     shm_ring_tell(&connection->out, SHM_FAILED);
     shm_connection_ring_peer(connection);
     fabric_bell_ring(&connection->bell); /* another task may be asleep until a rare message comes */
 }
 
-static bool fence_ready(void *arg)
-{
-    return is_gone(arg);
-}
-
 int shm_fence(void *state, uint64_t deadline_ns)
 {
     struct shm_connection *connection = state;
-    const struct fabric_condition condition = {.ready = fence_ready, .arg = connection};
+    const struct fabric_condition condition = {.ready = is_gone, .arg = connection};
     return fabric_bell_wait(&connection->bell, &condition, deadline_ns);
 }
 
@@ -168,16 +128,12 @@ int shm_fence(void *state, uint64_t deadline_ns)
  * Put a fence between the stores of completed operations and their user's next step, so that whatever the user posts,
  * loads or sends then comes after them, also a READ of another word. One fence serves a whole batch.
  */
-static void settle_posted(struct shm_connection *connection)
+void shm_posted(void *state)
 {
+    struct shm_connection *connection = state;
     if (connection->unsettled)
         tarn_fabric_mem_fence();
     connection->unsettled = false;
-}
-
-void shm_posted(void *state)
-{
-    settle_posted(state);
 }
 
 /* Copy in, the first vector last: a reader that polls it would take the cache line from the writer meanwhile. */
@@ -281,7 +237,7 @@ static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct ta
 static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     if (op->fence)
-        settle_posted(connection);
+        shm_posted(connection);
     if (op->kind == TARN_FABRIC_SEND)
         return send_op(connection, op);
     if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
@@ -290,8 +246,9 @@ static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 }
 
 /* Carry out waiting operations, as far as there are credit and regions. */
-static void run_waiting(struct shm_connection *connection)
+void shm_progress(void *state)
 {
+    struct shm_connection *connection = state;
     struct tarn_fabric_op *op;
     if (base_unlikely(atomic_load(&connection->peer.has_news)))
         shm_peer_take_news(connection);
@@ -304,14 +261,9 @@ static void run_waiting(struct shm_connection *connection)
         (void)fabric_queue_pop(&connection->pending);
         fabric_op_finish(op, result);
     }
-    settle_posted(connection);
+    shm_posted(connection);
     if (tarn_fabric_error(connection->owner) != 0 && op != NULL)
         shm_fail(connection);
-}
-
-void shm_progress(void *state)
-{
-    run_waiting(state);
 }
 
 bool shm_run(void *state, struct tarn_fabric_op *op)
@@ -320,14 +272,14 @@ bool shm_run(void *state, struct tarn_fabric_op *op)
     if (connection->pending.first != NULL || atomic_load(&connection->peer.has_news) ||
         (fabric_op_takes_credit(op) ? run_op(connection, op) != 0 : !run_alone(connection, op)))
         return false;
-    settle_posted(connection);
+    shm_posted(connection);
     return true;
 }
 
 void shm_post(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
-    run_waiting(connection);
+    shm_progress(connection);
     bool behind = connection->pending.first != NULL && (op->fence || fabric_op_takes_credit(op));
     int result = behind ? WAITS : run_op(connection, op);
     if (result == WAITS)
@@ -367,7 +319,7 @@ int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     struct op_waiter waiter = {.connection = state, .op = op};
     const struct fabric_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
     for (;;) {
-        run_waiting(waiter.connection);
+        shm_progress(waiter.connection);
         if (op->finished)
             return 0;
         int error = fabric_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
@@ -428,7 +380,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->in.payload_bytes)
         return -EINVAL;
     for (;;) {
-        run_waiting(connection);
+        shm_progress(connection);
         int taken = receive_try(connection, data, ret_message);
         if (taken != 0)
             return taken > 0 ? 0 : taken;
@@ -436,4 +388,27 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
         if (error != 0)
             return error;
     }
+}
+
+/* ---- ending ------------------------------------------------------------------------------------- */
+
+void shm_disconnect(void *state)
+{
+    struct shm_connection *connection = state;
+    struct shm_service *service = &connection->shm->service;
+    base_assert(connection->pending.first == NULL);
+    task_mutex_lock_firmly(&service->lock);
+    atomic_store(&connection->peer.asked, 0); /* no answer is taken from now on */
+    task_mutex_unlock(&service->lock);
+    shm_peer_domain_drop(connection->shm, &connection->peer);
+    if (connection->out.file.memory != NULL) { /* the two sides have met */
+        shm_ring_tell(&connection->out,
+                      SHM_LEFT); /* if both leave at once, one of them sees the other's word */
+        shm_connection_ring_peer(connection);
+        shm_file_drop(&connection->out.file);
+    }
+    task_mutex_lock_firmly(&service->lock);
+    connection->owner = NULL;
+    end_ghost_locked(connection);
+    task_mutex_unlock(&service->lock);
 }

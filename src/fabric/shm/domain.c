@@ -114,11 +114,11 @@ void shm_domain_close(void *state)
     struct shm_domain *domain = state;
     struct shm_service *service = &domain->shm->service;
     struct base_list *item;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     while ((item = base_list_first(&domain->connections)) != NULL)
         shm_ghost_end_locked(base_container_of(item, struct shm_connection, link));
     let_go_of_domain(domain);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */
@@ -210,11 +210,11 @@ static void end_region(struct shm_region *own, uint32_t slot)
 {
     struct shm_service *service = &own->domain->shm->service;
     shm_file_drop(&own->file);
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     if (own->domain->regions[slot] == own)
         own->domain->regions[slot] = NULL;
     let_go_of_region(own);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
 }
 
 int shm_region_alloc(void *state, struct tarn_fabric_region *region)
@@ -223,9 +223,9 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
     struct shm_service *service = &domain->shm->service;
     struct shm_region *own;
     uint32_t slot;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     int error = begin_region(domain, region, NULL, &slot, &own);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
     if (error != 0)
         return error;
     error = make_memory(region, own);
@@ -234,10 +234,10 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
         return error;
     }
     region->memory = own->file.memory;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     base_list_push_back(&domain->shm->regions, &own->link);
     publish_region_locked(own, slot, region);
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
     return 0;
 }
 
@@ -260,7 +260,7 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
     struct shm_region *own;
     uint32_t slot;
     int error = -EOPNOTSUPP;
-    shm_service_lock(service);
+    task_mutex_lock_firmly(&service->lock);
     struct shm_region *origin = find_origin(domain->shm, region);
     int fd = origin == NULL ? -1 : fcntl(origin->file.fd, F_DUPFD_CLOEXEC, 0);
     if (origin != NULL)
@@ -271,7 +271,7 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
     } else if (fd >= 0) {
         (void)close(fd);
     }
-    shm_service_unlock(service);
+    task_mutex_unlock(&service->lock);
     return error;
 }
 
@@ -281,7 +281,7 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
     struct shm_region *own = region->state;
     const uint32_t slot = fabric_key_slot(own->key);
     const struct shm_note freed = {.kind = SHM_FREED};
-    shm_service_lock(&domain->shm->service);
+    task_mutex_lock_firmly(&domain->shm->service.lock);
     atomic_store(&domain->table[slot], 0);
     domain->regions[slot] = NULL;
     base_list_remove(&own->link);
@@ -289,7 +289,7 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
         (void)shm_note_send(base_container_of(item, struct shm_exposure, of_region)->connection->socket.fd,
                             &freed,
                             -1); /* if the socket is full, the next region that is freed brings the news */
-    shm_service_unlock(&domain->shm->service);
+    task_mutex_unlock(&domain->shm->service.lock);
     end_region(own, slot);
 }
 

@@ -123,9 +123,9 @@ static int open_socket(struct shm_listener *listener)
     if (error == 0) {
         error = listen(listener->socket.fd, SOMAXCONN) == 0 ? 0 : -errno;
         if (error == 0) {
-            shm_service_lock(&listener->shm->service);
+            task_mutex_lock_firmly(&listener->shm->service.lock);
             error = shm_service_watch_locked(&listener->shm->service, &listener->socket);
-            shm_service_unlock(&listener->shm->service);
+            task_mutex_unlock(&listener->shm->service.lock);
         }
         if (error != 0)
             net_unix_remove(listener->address.sun_path, &listener->file);
@@ -164,11 +164,11 @@ void shm_listener_close(void *state)
     struct shm_listener *listener = state;
     struct shm *shm = listener->shm;
     struct base_list *item;
-    shm_service_lock(&shm->service);
+    task_mutex_lock_firmly(&shm->service.lock);
     shm_service_forget_locked(&shm->service, &listener->socket);
     while ((item = base_list_first(&listener->silent)) != NULL)
         drop_silent(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
-    shm_service_unlock(&shm->service);
+    task_mutex_unlock(&shm->service.lock);
     while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
         refuse_peer(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
     net_unix_remove(listener->address.sun_path, &listener->file);

@@ -12,16 +12,6 @@
 #define EVENTS_MAX         64
 #define CLOSER_PATIENCE_MS 2000
 
-void shm_service_lock(struct shm_service *service)
-{
-    task_mutex_lock_firmly(&service->lock);
-}
-
-void shm_service_unlock(struct shm_service *service)
-{
-    task_mutex_unlock(&service->lock);
-}
-
 /*
  * Handle events that were fetched without the lock. If a source was forgotten meanwhile, one of them may be of that
  * source, whose memory may be freed: so they are fetched again. For the same reason an event whose handling has a source
@@ -49,9 +39,9 @@ static void *run_service(void *arg)
     struct epoll_event events[EVENTS_MAX];
     for (bool going = true; going;) {
         int count = epoll_wait(service->epoll, events, EVENTS_MAX, -1);
-        shm_service_lock(service);
+        task_mutex_lock_firmly(&service->lock);
         going = handle_locked(service, events, count);
-        shm_service_unlock(service);
+        task_mutex_unlock(&service->lock);
     }
     return NULL;
 }

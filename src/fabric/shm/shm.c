@@ -47,11 +47,6 @@ static uint32_t shm_peer_data(const void *state, const void **ret_data)
     return connection->data_bytes;
 }
 
-static void shm_disconnect(void *state)
-{
-    shm_connection_end(state);
-}
-
 const struct fabric_provider fabric_provider_shm = {
     .name = "shm",
     .open = shm_open_provider,

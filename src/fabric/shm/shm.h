@@ -55,7 +55,7 @@ struct shm_source {
 
 /* The service's thread, and the descriptors that it watches. */
 struct shm_service {
-    struct task_mutex lock; /* protects the sources, and is held during `event` */
+    struct task_mutex lock; /* guards the sources and all that their events change; held during `event` */
     bool has_forgotten;     /* a source was forgotten since the thread has handled events */
     int epoll;
     int stop;   /* an eventfd that ends the thread */
@@ -82,12 +82,6 @@ void shm_close_later(int closer, int fd);
 
 /** Shut a peer's socket down at once, so that the peer sees that, and close it later. */
 void shm_socket_close(int closer, int fd);
-
-/** Take the lock, which guards the sources and all that their events change. Yields. */
-void shm_service_lock(struct shm_service *service);
-
-/** Give it back. */
-void shm_service_unlock(struct shm_service *service);
 
 /** Begin to watch a source. @param source  fd and event are set @return 0; -ENOMEM and the like */
 base_must_check int shm_service_watch_locked(struct shm_service *service, struct shm_source *source);
@@ -428,9 +422,6 @@ struct shm_connection {
 /** Wake the peer's service, which then rings its bell. */
 void shm_connection_ring_peer(struct shm_connection *connection);
 
-/** Tell the peer that the connection has ended, and free it, once the peer can write no more. Yields. */
-void shm_connection_end(struct shm_connection *connection);
-
 /** End and free a ghost, although its peer might still write. */
 void shm_ghost_end_locked(struct shm_connection *connection);
 
@@ -455,6 +446,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 void shm_fail(void *state);
 int shm_fence(void *state, uint64_t deadline_ns);
+void shm_disconnect(void *state);
 
 /* ---- shm.c -------------------------------------------------------------------------------------- */
 
