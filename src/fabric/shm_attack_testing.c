@@ -8,10 +8,10 @@
 void prepare(struct attacker *attacker)
 {
     *attacker = (struct attacker){.socket = -1, .greeting = {.fds = {-1, -1}}};
-    assert_int_equal(shm_file_make("attack", shm_table_bytes(TABLE_SLOTS), true, &attacker->files[SHM_TABLE]),
-                     0);
     assert_int_equal(
-        shm_file_make("attack", shm_ring_bytes(SLOTS, PAYLOAD), false, &attacker->files[SHM_RING]), 0);
+        shm_file_make("attack", shm_table_bytes(TABLE_SLOTS), true, NULL, &attacker->files[SHM_TABLE]), 0);
+    assert_int_equal(
+        shm_file_make("attack", shm_ring_bytes(SLOTS, PAYLOAD), false, NULL, &attacker->files[SHM_RING]), 0);
     for (unsigned i = 0; i < SHM_HELLO_FDS; i++)
         attacker->fds[i] = attacker->files[i].fd;
     attacker->hello = (struct shm_hello){

@@ -79,9 +79,10 @@ static void prepare_peer(struct peer *peer, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    base_assert(shm_file_make("fuzz", shm_table_bytes(TABLE_SLOTS), true, &peer->files[SHM_TABLE]) == 0);
-    base_assert(shm_file_make("fuzz", shm_ring_bytes(SLOTS, PAYLOAD_BYTES), false, &peer->files[SHM_RING]) ==
+    base_assert(shm_file_make("fuzz", shm_table_bytes(TABLE_SLOTS), true, NULL, &peer->files[SHM_TABLE]) ==
                 0);
+    base_assert(shm_file_make("fuzz", shm_ring_bytes(SLOTS, PAYLOAD_BYTES), false, NULL,
+                              &peer->files[SHM_RING]) == 0);
     peer->others[0] = memfd_create("fuzz", MFD_CLOEXEC);
     peer->others[1] = open("/dev/null", O_RDWR | O_CLOEXEC);
     peer->others[2] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -10,17 +10,6 @@
 
 #define BUSY_PAUSE_NS UINT64_C(1000000) /* pause between attempts while a listener's queue is full */
 
-static int make_ring(uint64_t bytes, struct shm_file *ret_file)
-{
-    int error = shm_file_make("tarn-ring", bytes, false, ret_file);
-    if (error == 0) {
-        error = fabric_populate(ret_file->memory, bytes);
-        if (error != 0)
-            shm_file_drop(ret_file);
-    }
-    return error;
-}
-
 /* Make a connection with its own ring, which no other process knows yet. */
 static int make_connection(struct shm_domain *domain, const struct tarn_fabric_connect_options *options,
                            struct tarn_fabric_connection *owner, struct shm_connection **ret_connection)
@@ -40,7 +29,7 @@ static int make_connection(struct shm_domain *domain, const struct tarn_fabric_c
     fabric_bell_init(&connection->bell);
     int error = base_account_take(account, ring_bytes);
     if (error == 0) {
-        error = make_ring(ring_bytes, &connection->in.file);
+        error = shm_file_make("tarn-ring", ring_bytes, false, NULL, &connection->in.file);
         if (error != 0)
             base_account_give(account, ring_bytes);
     }

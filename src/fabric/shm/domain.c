@@ -75,9 +75,7 @@ static int make_table(struct shm_domain *domain)
     if (domain->regions == NULL || base_account_take(account_of(domain), charged_bytes) != 0)
         return -ENOMEM;
     domain->charged_bytes = charged_bytes;
-    int error = shm_file_make("tarn-table", bytes, true, &domain->table_file);
-    if (error == 0)
-        error = fabric_populate(domain->table_file.memory, bytes);
+    int error = shm_file_make("tarn-table", bytes, true, NULL, &domain->table_file);
     domain->table = (_Atomic uint64_t *)(void *)domain->table_file.memory;
     return error;
 }
@@ -186,13 +184,6 @@ static int begin_region(struct shm_domain *domain, const struct tarn_fabric_regi
     return 0;
 }
 
-/* Have the memory of a region, all zero and all there, so that a lack of memory is an error here and no signal later. */
-static int make_memory(const struct tarn_fabric_region *region, struct shm_region *own)
-{
-    int error = shm_file_make("tarn-region", own->bytes, !may_change(own->rights), &own->file);
-    return error == 0 ? fabric_region_populate(region, own->file.memory) : error;
-}
-
 /* Have peers find a region. */
 static void publish_region_locked(struct shm_region *own, uint32_t slot, struct tarn_fabric_region *region)
 {
@@ -228,7 +219,7 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
     task_mutex_unlock(&service->lock);
     if (error != 0)
         return error;
-    error = make_memory(region, own);
+    error = shm_file_make("tarn-region", own->bytes, !may_change(own->rights), region, &own->file);
     if (error != 0) {
         end_region(own, slot);
         return error;

@@ -32,7 +32,8 @@ static int map_file(struct shm_file *file, int fd, bool writable)
     return 0;
 }
 
-int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_file *ret_file)
+int shm_file_make(const char *name, uint64_t bytes, bool readers, const struct tarn_fabric_region *region,
+                  struct shm_file *ret_file)
 {
     struct shm_file file = {.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), .bytes = bytes};
     if (file.fd < 0)
@@ -40,6 +41,9 @@ int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_fil
     int error = fchmod(file.fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(file.fd, (off_t)bytes) != 0 ? -errno : 0;
     if (error == 0)
         error = map_file(&file, file.fd, true);
+    if (error == 0)
+        error = region == NULL ? fabric_populate(file.memory, bytes)
+                               : fabric_region_populate(region, file.memory);
     /* FUTURE_WRITE does not affect the mapping that exists already */
     if (error == 0 &&
         fcntl(file.fd, F_ADD_SEALS, FIXED_LENGTH | F_SEAL_SEAL | (readers ? F_SEAL_FUTURE_WRITE : 0)) != 0)

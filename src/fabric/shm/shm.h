@@ -21,13 +21,16 @@ struct shm_file {
 };
 
 /**
- * Make a file: mode 0600, its length fixed for ever.
+ * Make a file: mode 0600, its length fixed for ever, all zero and all there, so that a lack of memory is an error here and
+ * no signal later.
  *
  * @param readers  peers only read it: seal it, so that no process, this one included, can map it writable again or write
  *                 to it by other means
+ * @param region   the region whose memory it becomes, which its caller may watch; NULL: it is no region
  * @return 0 or negative errno
  */
-base_must_check int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_file *ret_file);
+base_must_check int shm_file_make(const char *name, uint64_t bytes, bool readers,
+                                  const struct tarn_fabric_region *region, struct shm_file *ret_file);
 
 /**
  * Map a file that a peer has made, and check that it has the length that the peer claims.
