@@ -27,21 +27,17 @@ union control {
 
 int shm_socket(int *ret_socket)
 {
+    const int on = 1;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int error = fd < 0 ? -errno : shm_socket_ask_who(fd);
-    if (error != 0) {
-        if (fd >= 0)
-            (void)close(fd);
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+        int error = -errno;
+        (void)close(fd);
         return error;
     }
     *ret_socket = fd;
     return 0;
-}
-
-int shm_socket_ask_who(int fd)
-{
-    const int on = 1;
-    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 ? 0 : -errno;
 }
 
 bool shm_message_send(int fd, const void *bytes, size_t count, const int *fds, unsigned fd_count)

@@ -93,7 +93,7 @@ static void take_in(struct shm_listener *listener, int fd)
                                       .shm = shm,
                                       .socket = {.fd = fd, .event = incoming_event},
                                       .greeting = {.fds = {-1, -1}}};
-    if (shm_socket_ask_who(fd) != 0 || shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
+    if (shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
         refuse_peer(incoming, -ENOMEM);
         return;
     }

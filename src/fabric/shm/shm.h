@@ -311,11 +311,9 @@ struct shm_greeting {
     pid_t pid;
 };
 
-/** Make a socket for hellos. @return 0 or negative errno */
+/** Make a socket for hellos: the kernel attaches each sender's credentials to its messages, also on sockets that are
+ * accepted by this one. @return 0 or negative errno */
 base_must_check int shm_socket(int *ret_socket);
-
-/** Have the kernel attach each sender's credentials to its messages. @return 0 or negative errno */
-base_must_check int shm_socket_ask_who(int fd);
 
 /** Send a message with descriptors. Never waits. @return false: the peer's end is full, or shut */
 bool shm_message_send(int fd, const void *bytes, size_t count, const int *fds, unsigned fd_count);
