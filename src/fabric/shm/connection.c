@@ -250,7 +250,7 @@ void shm_progress(void *state)
 {
     struct shm_connection *connection = state;
     struct tarn_fabric_op *op;
-    if (base_unlikely(atomic_load(&connection->peer.has_news)))
+    if (base_unlikely(atomic_load(&connection->peer.news) != 0))
         shm_peer_take_news(connection);
     if (base_likely(connection->pending.first == NULL))
         return;
@@ -269,7 +269,7 @@ void shm_progress(void *state)
 bool shm_run(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
-    if (connection->pending.first != NULL || atomic_load(&connection->peer.has_news) ||
+    if (connection->pending.first != NULL || atomic_load(&connection->peer.news) != 0 ||
         (fabric_op_takes_credit(op) ? run_op(connection, op) != 0 : !run_alone(connection, op)))
         return false;
     shm_posted(connection);
@@ -298,7 +298,7 @@ struct op_waiter {
 static bool has_progress(const struct shm_connection *connection)
 {
     const struct shm_peer_domain *peer = &connection->peer;
-    return tarn_fabric_error(connection->owner) != 0 || atomic_load(&peer->has_news) ||
+    return tarn_fabric_error(connection->owner) != 0 || atomic_load(&peer->news) != 0 ||
            (atomic_load(&peer->asked) == 0 && shm_ring_has_credit(&connection->out));
 }
 
@@ -342,7 +342,7 @@ static bool message_ready(void *arg)
 {
     const struct shm_connection *connection = arg;
     return shm_ring_has_message(&connection->in) || tarn_fabric_error(connection->owner) != 0 ||
-           atomic_load(&connection->peer.has_news);
+           atomic_load(&connection->peer.news) != 0;
 }
 
 static void message_arm(void *arg)

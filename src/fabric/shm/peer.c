@@ -123,20 +123,18 @@ static int make_sight(struct shm_connection *connection, const struct shm_note *
 int shm_peer_hear_locked(struct shm_connection *connection, const struct shm_note *note, int fd)
 {
     struct shm_peer_domain *peer = &connection->peer;
-    int error = 0;
     task_mutex_assert_held(&connection->shm->service.lock);
     if (note->kind == SHM_FREED) {
-        atomic_store(&peer->has_freed, true);
-    } else {
-        if (note->key == 0 || note->key != atomic_load(&peer->asked) || atomic_load(&peer->is_answered))
-            return -EPROTO;
-        peer->answer = NULL;
-        if (note->kind == SHM_FILE)
-            error = make_sight(connection, note, fd, &peer->answer);
-        if (error == 0)
-            atomic_store(&peer->is_answered, true);
+        atomic_fetch_or(&peer->news, SHM_FREES);
+        return 0;
     }
-    atomic_store(&peer->has_news, true);
+    if (note->key == 0 || note->key != atomic_load(&peer->asked) ||
+        (atomic_load(&peer->news) & SHM_ANSWERS) != 0)
+        return -EPROTO;
+    peer->answer = NULL;
+    int error = note->kind == SHM_FILE ? make_sight(connection, note, fd, &peer->answer) : 0;
+    if (error == 0)
+        atomic_fetch_or(&peer->news, SHM_ANSWERS);
     return error;
 }
 
@@ -151,8 +149,8 @@ static void take_answer(struct shm_peer_domain *peer)
         sight->next = *bucket;
         *bucket = sight;
     }
-    atomic_store(&peer->is_answered, false);
-    atomic_store(&peer->asked, 0);
+    atomic_store(&peer->asked, 0); /* before the next line, so that no second answer is taken */
+    atomic_fetch_and(&peer->news, ~SHM_ANSWERS);
 }
 
 /* Unmap what its owner has freed, and say so. */
@@ -178,10 +176,9 @@ static void drop_freed(struct shm_connection *connection)
 void shm_peer_take_news(struct shm_connection *connection)
 {
     struct shm_peer_domain *peer = &connection->peer;
-    atomic_store(&peer->has_news, false);
-    if (atomic_load(&peer->is_answered))
+    if ((atomic_load(&peer->news) & SHM_ANSWERS) != 0)
         take_answer(peer);
-    if (atomic_exchange(&peer->has_freed, false))
+    if ((atomic_fetch_and(&peer->news, ~SHM_FREES) & SHM_FREES) != 0)
         drop_freed(connection);
 }
 
@@ -202,7 +199,7 @@ int shm_peer_domain_take(struct shm *shm, const struct shm_hello *hello, int tab
 
 void shm_peer_domain_drop(struct shm *shm, struct shm_peer_domain *peer)
 {
-    if (atomic_load(&peer->is_answered))
+    if ((atomic_load(&peer->news) & SHM_ANSWERS) != 0)
         take_answer(peer);
     atomic_store(&peer->asked, 0); /* an answer that is on its way is not taken */
     for (unsigned i = 0; i < SHM_BUCKETS; i++) {

@@ -211,14 +211,14 @@ struct shm_peer_domain {
     struct shm_mapping *table; /* NULL: not known yet */
     uint32_t table_slots;
     struct shm_sight *sights[SHM_BUCKETS]; /* by key */
-    uint64_t refused;       /* the key of which the peer said last that it has no such region */
-    _Atomic uint64_t asked; /* the key that the peer was asked for; 0: none */
-    struct shm_sight
-        *answer; /* what it has answered, once is_answered is set; NULL: there is no such region */
-    _Atomic bool is_answered;
-    _Atomic bool has_freed; /* the peer has freed regions that this side has mapped */
-    _Atomic bool has_news;  /* one of the two */
+    uint64_t refused;         /* the key of which the peer said last that it has no such region */
+    _Atomic uint64_t asked;   /* the key that the peer was asked for; 0: none */
+    struct shm_sight *answer; /* what it has answered; NULL: there is no such region */
+    _Atomic uint32_t news;    /* what the service's thread has heard, and the user has not looked at yet */
 };
+
+#define SHM_ANSWERS UINT32_C(1) /* `answer` is there */
+#define SHM_FREES   UINT32_C(2) /* the peer has freed regions that this side has mapped */
 
 struct shm_hello;
 struct shm_note;
