@@ -241,7 +241,7 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
 {
     static const unsigned counts[] = {2, 8, 0};
     struct testing_pair pair;
-    struct shm_service *service = &((struct shm *)testing->fabric->state)->service;
+    struct fabric_service *service = &((struct shm *)testing->fabric->state)->service;
     struct tarn_fabric_connection *met = NULL;
     struct attacker attackers[base_array_count(counts)];
     int others[base_array_count(counts)];

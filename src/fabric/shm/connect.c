@@ -95,15 +95,15 @@ static int hold_process(struct shm_connection *connection, pid_t pid)
 }
 
 /* Add the connection to its domain, and have its socket and process watched. */
-static int begin_meeting(struct shm_connection *connection, void (*event)(struct shm_source *source))
+static int begin_meeting(struct shm_connection *connection, void (*event)(struct fabric_source *source))
 {
-    struct shm_service *service = &connection->shm->service;
+    struct fabric_service *service = &connection->shm->service;
     connection->socket.event = event;
     task_mutex_lock_firmly(&service->lock);
     base_list_push_back(&connection->domain->connections, &connection->link);
-    int error = shm_service_watch_locked(service, &connection->socket);
+    int error = fabric_service_watch_locked(service, &connection->socket);
     if (error == 0)
-        error = shm_service_watch_locked(service, &connection->process);
+        error = fabric_service_watch_locked(service, &connection->process);
     task_mutex_unlock(&service->lock);
     return error;
 }
@@ -127,7 +127,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
                struct tarn_fabric_connection *owner, void **ret_connection)
 {
     const struct shm_domain *domain = state;
-    const int closer = domain->shm->service.closer;
+    const int closer = domain->shm->closer;
     struct shm_connection *connection;
     struct shm_greeting greeting;
     int socket = shm_incoming_take(incoming, &greeting);
@@ -179,10 +179,10 @@ static int reach_listener(int fd, const char *path, uint64_t deadline_ns, pid_t 
 }
 
 /* Note that the peer's answer, or the end of the socket, has come. */
-static void answer_event(struct shm_source *source)
+static void answer_event(struct fabric_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
-    shm_service_forget_locked(&connection->shm->service, source);
+    fabric_service_forget_locked(&connection->shm->service, source);
     atomic_store(&connection->answered, true);
     fabric_bell_ring(&connection->bell);
 }
@@ -202,18 +202,18 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
     int error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);
     if (error != 0)
         return error;
-    error = shm_hello_receive(connection->shm->service.closer, connection->socket.fd, &greeting);
+    error = shm_hello_receive(connection->shm->closer, connection->socket.fd, &greeting);
     if (error != 0)
         return error == -EAGAIN ? -ECONNRESET : error;
     error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;
-    shm_greeting_drop(connection->shm->service.closer, &greeting);
+    shm_greeting_drop(connection->shm->closer, &greeting);
     return error;
 }
 
 static int attempt_meeting(struct shm_connection *connection, const char *path,
                            const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
-    struct shm_service *service = &connection->shm->service;
+    struct fabric_service *service = &connection->shm->service;
     pid_t pid = 0;
     int error = shm_socket(&connection->socket.fd);
     if (error == 0)
@@ -231,7 +231,7 @@ static int attempt_meeting(struct shm_connection *connection, const char *path,
         return error;
     task_mutex_lock_firmly(&service->lock);
     connection->socket.event = shm_socket_event;
-    error = shm_service_watch_locked(service, &connection->socket);
+    error = fabric_service_watch_locked(service, &connection->socket);
     task_mutex_unlock(&service->lock);
     return error;
 }

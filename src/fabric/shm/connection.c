@@ -21,12 +21,12 @@ static bool is_gone(void *state)
 
 void shm_ghost_end_locked(struct shm_connection *connection)
 {
-    struct shm_service *service = &connection->shm->service;
+    struct fabric_service *service = &connection->shm->service;
     struct base_account *account = &connection->shm->node->memory;
     const uint64_t ring_bytes = connection->in.file.bytes;
     task_mutex_assert_held(&service->lock);
-    shm_service_forget_locked(service, &connection->socket);
-    shm_service_forget_locked(service, &connection->process);
+    fabric_service_forget_locked(service, &connection->socket);
+    fabric_service_forget_locked(service, &connection->process);
     if (base_list_is_linked(&connection->link))
         base_list_remove(&connection->link);
     shm_file_drop(&connection->in.file);
@@ -37,7 +37,7 @@ void shm_ghost_end_locked(struct shm_connection *connection)
     if (connection->process.fd >= 0)
         (void)close(connection->process.fd);
     if (connection->socket.fd >= 0)
-        shm_socket_close(service->closer, connection->socket.fd);
+        shm_socket_close(connection->shm->closer, connection->socket.fd);
     base_free(account, connection, sizeof(*connection));
 }
 
@@ -72,17 +72,17 @@ static int hear_locked(struct shm_connection *connection, const struct shm_note 
     return 0;
 }
 
-void shm_socket_event(struct shm_source *source)
+void shm_socket_event(struct fabric_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
-    const int closer = connection->shm->service.closer;
+    const int closer = connection->shm->closer;
     struct shm_note note;
     int fd, error = -ECONNRESET;
     ssize_t bytes = shm_note_receive(closer, source->fd, &note, &fd);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (bytes <= 0)
-        shm_service_forget_locked(&connection->shm->service, source);
+        fabric_service_forget_locked(&connection->shm->service, source);
     else
         error = hear_locked(connection, &note, fd);
     if (fd >= 0)
@@ -96,10 +96,10 @@ void shm_socket_event(struct shm_source *source)
                                                                  : error);
 }
 
-void shm_process_event(struct shm_source *source)
+void shm_process_event(struct fabric_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, process);
-    shm_service_forget_locked(&connection->shm->service, source);
+    fabric_service_forget_locked(&connection->shm->service, source);
     atomic_store(&connection->ended, true);
     peer_changed_locked(connection, shm_ring_told(&connection->in) == SHM_LEFT ? -EPIPE : -ECONNRESET);
 }
@@ -395,7 +395,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
 void shm_disconnect(void *state)
 {
     struct shm_connection *connection = state;
-    struct shm_service *service = &connection->shm->service;
+    struct fabric_service *service = &connection->shm->service;
     base_assert(connection->pending.first == NULL);
     task_mutex_lock_firmly(&service->lock);
     atomic_store(&connection->peer.asked, 0); /* no answer is taken from now on */

@@ -110,7 +110,7 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
 void shm_domain_close(void *state)
 {
     struct shm_domain *domain = state;
-    struct shm_service *service = &domain->shm->service;
+    struct fabric_service *service = &domain->shm->service;
     struct base_list *item;
     task_mutex_lock_firmly(&service->lock);
     while ((item = base_list_first(&domain->connections)) != NULL)
@@ -199,7 +199,7 @@ static void publish_region_locked(struct shm_region *own, uint32_t slot, struct 
 /* End a region that no peer can ask for any more. */
 static void end_region(struct shm_region *own, uint32_t slot)
 {
-    struct shm_service *service = &own->domain->shm->service;
+    struct fabric_service *service = &own->domain->shm->service;
     shm_file_drop(&own->file);
     task_mutex_lock_firmly(&service->lock);
     if (own->domain->regions[slot] == own)
@@ -211,7 +211,7 @@ static void end_region(struct shm_region *own, uint32_t slot)
 int shm_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
-    struct shm_service *service = &domain->shm->service;
+    struct fabric_service *service = &domain->shm->service;
     struct shm_region *own;
     uint32_t slot;
     task_mutex_lock_firmly(&service->lock);
@@ -247,7 +247,7 @@ static struct shm_region *find_origin(struct shm *shm, const struct tarn_fabric_
 int shm_region_register(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
-    struct shm_service *service = &domain->shm->service;
+    struct fabric_service *service = &domain->shm->service;
     struct shm_region *own;
     uint32_t slot;
     int error = -EOPNOTSUPP;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,9 +14,10 @@
 
 struct shm_listener {
     struct shm *shm;
-    struct shm_source socket;
+    struct fabric_source socket;
     struct sockaddr_un address;
     struct net_unix_file file;
+    int spare; /* a descriptor that is closed for a moment, so that a client can be refused when none is left */
     struct base_list silent; /* of struct shm_incoming; the service's lock guards this and the next field */
     uint32_t silent_count;
     struct fabric_arrivals ready;
@@ -26,7 +28,7 @@ struct shm_incoming {
     struct base_list link;
     struct shm_listener *listener; /* the listener while the client is silent */
     struct shm *shm;
-    struct shm_source socket;
+    struct fabric_source socket;
     struct shm_greeting greeting;
 };
 
@@ -36,8 +38,8 @@ struct shm_incoming {
 static void refuse_peer(struct shm_incoming *incoming, int error)
 {
     shm_hello_refuse(incoming->socket.fd, error);
-    shm_socket_close(incoming->shm->service.closer, incoming->socket.fd);
-    shm_greeting_drop(incoming->shm->service.closer, &incoming->greeting);
+    shm_socket_close(incoming->shm->closer, incoming->socket.fd);
+    shm_greeting_drop(incoming->shm->closer, &incoming->greeting);
     base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
 }
 
@@ -45,7 +47,7 @@ static void leave_silent(struct shm_incoming *incoming)
 {
     base_list_remove(&incoming->link);
     incoming->listener->silent_count--;
-    shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
+    fabric_service_forget_locked(&incoming->shm->service, &incoming->socket);
 }
 
 static void drop_silent(struct shm_incoming *incoming, int error)
@@ -63,11 +65,11 @@ static void log_refusal(struct shm *shm, int error)
 }
 
 /* Take the hello, or the end, of a client that was silent. */
-static void incoming_event(struct shm_source *source)
+static void incoming_event(struct fabric_source *source)
 {
     struct shm_incoming *incoming = base_container_of(source, struct shm_incoming, socket);
     struct shm_listener *listener = incoming->listener;
-    int error = shm_hello_receive(incoming->shm->service.closer, source->fd, &incoming->greeting);
+    int error = shm_hello_receive(incoming->shm->closer, source->fd, &incoming->greeting);
     if (error == -EAGAIN)
         return;
     leave_silent(incoming);
@@ -86,14 +88,14 @@ static void take_in(struct shm_listener *listener, int fd)
     struct shm_incoming *incoming = base_alloc(&shm->node->memory, sizeof(*incoming));
     if (incoming == NULL) {
         shm_hello_refuse(fd, -ENOMEM);
-        shm_socket_close(shm->service.closer, fd);
+        shm_socket_close(shm->closer, fd);
         return;
     }
     *incoming = (struct shm_incoming){.listener = listener,
                                       .shm = shm,
                                       .socket = {.fd = fd, .event = incoming_event},
                                       .greeting = {.fds = {-1, -1}}};
-    if (shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
+    if (fabric_service_watch_locked(&shm->service, &incoming->socket) != 0) {
         refuse_peer(incoming, -ENOMEM);
         return;
     }
@@ -102,14 +104,27 @@ static void take_in(struct shm_listener *listener, int fd)
         drop_silent(base_container_of(listener->silent.next, struct shm_incoming, link), -EUSERS);
 }
 
-static void listener_event(struct shm_source *source)
+/* Refuse a client when no descriptor is left to accept it with; otherwise it would wake the thread again and again. */
+static void refuse_by_spare(struct shm_listener *listener)
+{
+    if (listener->spare >= 0)
+        (void)close(listener->spare);
+    int fd = accept4(listener->socket.fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) {
+        shm_hello_refuse(fd, -ENOMEM);
+        shm_socket_close(listener->shm->closer, fd);
+    }
+    listener->spare = eventfd(0, EFD_CLOEXEC);
+}
+
+static void listener_event(struct fabric_source *source)
 {
     struct shm_listener *listener = base_container_of(source, struct shm_listener, socket);
     int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
         take_in(listener, fd);
     else if (errno == EMFILE || errno == ENFILE)
-        shm_service_refuse_locked(&listener->shm->service, source->fd);
+        refuse_by_spare(listener);
 }
 
 /* ---- listening ---------------------------------------------------------------------------------- */
@@ -124,7 +139,7 @@ static int open_socket(struct shm_listener *listener)
         error = listen(listener->socket.fd, SOMAXCONN) == 0 ? 0 : -errno;
         if (error == 0) {
             task_mutex_lock_firmly(&listener->shm->service.lock);
-            error = shm_service_watch_locked(&listener->shm->service, &listener->socket);
+            error = fabric_service_watch_locked(&listener->shm->service, &listener->socket);
             task_mutex_unlock(&listener->shm->service.lock);
         }
         if (error != 0)
@@ -150,8 +165,11 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     listener->socket.event = listener_event;
     base_list_init(&listener->silent);
     fabric_arrivals_init(&listener->ready, READY_MAX);
-    error = open_socket(listener);
+    listener->spare = eventfd(0, EFD_CLOEXEC);
+    error = listener->spare < 0 ? -errno : open_socket(listener);
     if (error != 0) {
+        if (listener->spare >= 0)
+            (void)close(listener->spare);
         base_free(&shm->node->memory, listener, sizeof(*listener));
         return error;
     }
@@ -165,14 +183,16 @@ void shm_listener_close(void *state)
     struct shm *shm = listener->shm;
     struct base_list *item;
     task_mutex_lock_firmly(&shm->service.lock);
-    shm_service_forget_locked(&shm->service, &listener->socket);
+    fabric_service_forget_locked(&shm->service, &listener->socket);
     while ((item = base_list_first(&listener->silent)) != NULL)
         drop_silent(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
     task_mutex_unlock(&shm->service.lock);
     while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
         refuse_peer(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
     net_unix_remove(listener->address.sun_path, &listener->file);
-    shm_socket_close(shm->service.closer, listener->socket.fd);
+    shm_socket_close(shm->closer, listener->socket.fd);
+    if (listener->spare >= 0)
+        (void)close(listener->spare);
     base_free(&shm->node->memory, listener, sizeof(*listener));
 }
 

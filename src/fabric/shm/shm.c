@@ -19,7 +19,12 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
     base_list_init(&shm->mappings);
     base_list_init(&shm->regions);
     base_log_limit_init(&shm->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
-    int error = shm_service_open(&shm->service);
+    int error = shm_closer_open(shm);
+    if (error == 0) {
+        error = fabric_service_open(&shm->service, "tarn-fabric");
+        if (error != 0)
+            shm_closer_close(shm);
+    }
     if (error != 0) {
         base_free(&node->memory, shm, sizeof(*shm));
         return error;
@@ -36,7 +41,8 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
 static void shm_close(void *state)
 {
     struct shm *shm = state;
-    shm_service_close(&shm->service);
+    fabric_service_close(&shm->service);
+    shm_closer_close(shm);
     base_free(&shm->node->memory, shm, sizeof(*shm));
 }
 

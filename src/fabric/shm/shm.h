@@ -5,7 +5,7 @@
 #include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
 #include "fabric/key.h"
-#include <pthread.h>
+#include "fabric/service.h"
 #include <sys/types.h>
 
 struct shm;
@@ -46,54 +46,25 @@ void shm_file_close(struct shm_file *file);
 /** Unmap and close. */
 void shm_file_drop(struct shm_file *file);
 
-/* ---- service.c: a thread that watches descriptors ------------------------------------------------ */
+/* ---- closer.c: a thread that closes descriptors --------------------------------------------------- */
 
-/* A descriptor that is watched. */
-struct shm_source {
-    int fd;
-    void (*event)(
-        struct shm_source *source); /* called by the service's thread with its lock held; must not wait */
-    bool is_watched;                /* set by the service */
-};
+/** Start the thread. @return 0 or negative errno */
+base_must_check int shm_closer_open(struct shm *shm);
 
-/* The service's thread, and the descriptors that it watches. */
-struct shm_service {
-    struct task_mutex lock; /* guards the sources and all that their events change; held during `event` */
-    bool has_forgotten;     /* a source was forgotten since the thread has handled events */
-    int epoll;
-    int stop;   /* an eventfd that ends the thread */
-    int closer; /* to shm_close_later()'s thread */
-    int spare; /* a descriptor that is closed for a moment, so that a client can be refused when none is left */
-    pthread_t thread;
-    pthread_t closer_thread;
-};
-
-/** Start the service. @return 0 or negative errno */
-base_must_check int shm_service_open(struct shm_service *service);
-
-/** End the service, which watches nothing any more. Waits two seconds at most for what is closed later. */
-void shm_service_close(struct shm_service *service);
+/** End the thread. Waits two seconds at most for what is still to be closed. */
+void shm_closer_close(const struct shm *shm);
 
 /**
  * Close a descriptor that came from a peer, or through which a peer can send some, in a thread of its own: closing what
  * a peer has chosen may take as long as it likes (a TCP socket that lingers, a file of a file system in user space).
  * Never waits.
  *
- * @param closer  shm_service.closer; -1: close it at once
+ * @param closer  shm.closer; -1: close it at once
  */
 void shm_close_later(int closer, int fd);
 
 /** Shut a peer's socket down at once, so that the peer sees that, and close it later. */
 void shm_socket_close(int closer, int fd);
-
-/** Begin to watch a source. @param source  fd and event are set @return 0; -ENOMEM and the like */
-base_must_check int shm_service_watch_locked(struct shm_service *service, struct shm_source *source);
-
-/** Refuse a client when no descriptor is left to accept it with; otherwise it would wake the thread again and again. */
-void shm_service_refuse_locked(struct shm_service *service, int listening);
-
-/** Stop watching a source; nothing happens if it is not watched. */
-void shm_service_forget_locked(struct shm_service *service, struct shm_source *source);
 
 /* ---- ring.c: messages --------------------------------------------------------------------------- */
 
@@ -406,11 +377,11 @@ struct shm_connection {
     struct shm_domain *domain;
     struct tarn_fabric_connection
         *owner; /* the public object; NULL: a ghost. The service's lock guards changes */
-    struct shm_source socket;
-    struct shm_source process; /* the pidfd of the peer's process */
-    _Atomic bool answered;     /* while connecting: the answer can be read from the socket */
-    _Atomic bool ended;        /* the peer's process has ended */
-    bool unsettled;            /* an operation has stored something, and no fence has followed yet */
+    struct fabric_source socket;
+    struct fabric_source process; /* the pidfd of the peer's process */
+    _Atomic bool answered;        /* while connecting: the answer can be read from the socket */
+    _Atomic bool ended;           /* the peer's process has ended */
+    bool unsettled;               /* an operation has stored something, and no fence has followed yet */
     struct shm_ring in, out;
     bool messages_are_rare; /* messages come here seldom: their receiver sleeps at once */
     struct shm_peer_domain peer;
@@ -427,10 +398,10 @@ void shm_connection_ring_peer(struct shm_connection *connection);
 void shm_ghost_end_locked(struct shm_connection *connection);
 
 /** Handle a byte, or the end, of the peer's socket. In the service's thread. */
-void shm_socket_event(struct shm_source *source);
+void shm_socket_event(struct fabric_source *source);
 
 /** Handle the end of the peer's process. In the service's thread. */
-void shm_process_event(struct shm_source *source);
+void shm_process_event(struct fabric_source *source);
 
 /** Members of struct fabric_provider, which says what each promises. */
 int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
@@ -453,7 +424,9 @@ void shm_disconnect(void *state);
 
 struct shm {
     struct tarn_node *node;
-    struct shm_service service;
+    struct fabric_service service;
+    int closer; /* to shm_close_later()'s thread */
+    pthread_t closer_thread;
     struct base_log_limit refusals; /* limits the lines about refused clients */
     struct base_list
         regions; /* of struct shm_region, those with a file of their own; the service's lock guards it */

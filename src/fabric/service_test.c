@@ -1,15 +1,15 @@
 /* The thread that watches descriptors: what it tells whom, and that it tells nobody what was for another. */
-#include "fabric/shm/shm.h"
+#include "fabric/service.h"
 #include "fabric/testing.h"
 #include <fcntl.h>
 
 struct watched {
-    struct shm_source source;
+    struct fabric_source source;
     int write_end;
     _Atomic unsigned events;
 };
 
-static void count_event(struct shm_source *source)
+static void count_event(struct fabric_source *source)
 {
     struct watched *watched = base_container_of(source, struct watched, source);
     char byte;
@@ -38,11 +38,11 @@ static bool comes_to(struct watched *watched, unsigned events)
     return atomic_load(&watched->events) == events;
 }
 
-static void open_service(struct tarn_node **ret_node, struct shm_service *service)
+static void open_service(struct tarn_node **ret_node, struct fabric_service *service)
 {
     const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
     assert_int_equal(task_node_open(&quiet, ret_node), 0);
-    assert_int_equal(shm_service_open(service), 0);
+    assert_int_equal(fabric_service_open(service, "service"), 0);
 }
 
 static void sources_are_told_until_they_are_forgotten(void **state)
@@ -50,16 +50,17 @@ static void sources_are_told_until_they_are_forgotten(void **state)
     (void)state;
     enum { SOURCES = 200 }; /* more than are fetched at once */
     static struct watched watched[SOURCES];
-    struct shm_service service;
+    struct fabric_service service;
     struct tarn_node *node;
     open_service(&node, &service);
-    shm_service_close(&service); /* and leaves nothing behind, not even a thread that will end in a moment */
+    fabric_service_close(
+        &service); /* and leaves nothing behind, not even a thread that will end in a moment */
     const unsigned descriptors = testing_count_entries("/proc/self/fd");
-    assert_int_equal(shm_service_open(&service), 0);
+    assert_int_equal(fabric_service_open(&service, "service"), 0);
     task_mutex_lock_firmly(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++) {
         make_watched(&watched[i]);
-        assert_int_equal(shm_service_watch_locked(&service, &watched[i].source), 0);
+        assert_int_equal(fabric_service_watch_locked(&service, &watched[i].source), 0);
     }
     task_mutex_unlock(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++)
@@ -68,8 +69,8 @@ static void sources_are_told_until_they_are_forgotten(void **state)
         assert_true(comes_to(&watched[i], 1));
     task_mutex_lock_firmly(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++) {
-        shm_service_forget_locked(&service, &watched[i].source);
-        shm_service_forget_locked(&service, &watched[i].source); /* which is nothing */
+        fabric_service_forget_locked(&service, &watched[i].source);
+        fabric_service_forget_locked(&service, &watched[i].source); /* which is nothing */
     }
     task_mutex_unlock(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++)
@@ -79,7 +80,7 @@ static void sources_are_told_until_they_are_forgotten(void **state)
         assert_int_equal(atomic_load(&watched[i].events), 1);
         close_watched(&watched[i]);
     }
-    shm_service_close(&service);
+    fabric_service_close(&service);
     assert_int_equal(testing_count_entries("/proc/self/fd"), descriptors);
     task_node_close(node);
 }
@@ -88,20 +89,20 @@ static void sources_are_told_until_they_are_forgotten(void **state)
 static void an_old_event_is_for_nobody(void **state)
 {
     (void)state;
-    struct shm_service service;
+    struct fabric_service service;
     struct tarn_node *node;
     struct watched old, new;
     open_service(&node, &service);
     make_watched(&old);
     task_mutex_lock_firmly(&service.lock);
-    assert_int_equal(shm_service_watch_locked(&service, &old.source), 0);
+    assert_int_equal(fabric_service_watch_locked(&service, &old.source), 0);
     assert_int_equal(write(old.write_end, "1", 1), 1);
     (void)task_sleep(50000000); /* it waits for the lock now */
-    shm_service_forget_locked(&service, &old.source);
+    fabric_service_forget_locked(&service, &old.source);
     close_watched(&old);
     make_watched(&new);
     assert_int_equal(new.source.fd, old.source.fd);
-    assert_int_equal(shm_service_watch_locked(&service, &new.source), 0);
+    assert_int_equal(fabric_service_watch_locked(&service, &new.source), 0);
     task_mutex_unlock(&service.lock);
     (void)task_sleep(20000000);
     assert_int_equal(atomic_load(&old.events), 0);
@@ -109,10 +110,10 @@ static void an_old_event_is_for_nobody(void **state)
     assert_int_equal(write(new.write_end, "1", 1), 1);
     assert_true(comes_to(&new, 1));
     task_mutex_lock_firmly(&service.lock);
-    shm_service_forget_locked(&service, &new.source);
+    fabric_service_forget_locked(&service, &new.source);
     task_mutex_unlock(&service.lock);
     close_watched(&new);
-    shm_service_close(&service);
+    fabric_service_close(&service);
     task_node_close(node);
 }
 
