@@ -81,11 +81,12 @@ void fabric_service_close(struct fabric_service *service)
     close_descriptors(service);
 }
 
-int fabric_service_watch_locked(struct fabric_service *service, struct fabric_source *source)
+int fabric_service_watch(struct fabric_service *service, struct fabric_source *source)
 {
-    task_mutex_assert_held(&service->lock);
+    source->is_watched = true; /* first, because its event may come at once */
     int error = watch_fd(service, source->fd, source);
-    source->is_watched = error == 0;
+    if (error != 0)
+        source->is_watched = false;
     return error;
 }
 

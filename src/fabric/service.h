@@ -27,8 +27,9 @@ base_must_check int fabric_service_open(struct fabric_service *service, const ch
 /** End the service; from then on it handles no events. Blocks as long as a thread takes to end. */
 void fabric_service_close(struct fabric_service *service);
 
-/** Begin to watch a source. @param source  fd and event are set @return 0; -ENOMEM and the like */
-base_must_check int fabric_service_watch_locked(struct fabric_service *service, struct fabric_source *source);
+/** Begin to watch a source; with the lock or without it. @param source  fd and event are set @return 0; -ENOMEM and the
+ * like */
+base_must_check int fabric_service_watch(struct fabric_service *service, struct fabric_source *source);
 
 /** Stop watching a source; nothing happens if it is not watched. */
 void fabric_service_forget_locked(struct fabric_service *service, struct fabric_source *source);

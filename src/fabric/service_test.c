@@ -60,7 +60,7 @@ static void sources_are_told_until_they_are_forgotten(void **state)
     task_mutex_lock_firmly(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++) {
         make_watched(&watched[i]);
-        assert_int_equal(fabric_service_watch_locked(&service, &watched[i].source), 0);
+        assert_int_equal(fabric_service_watch(&service, &watched[i].source), 0);
     }
     task_mutex_unlock(&service.lock);
     for (unsigned i = 0; i < SOURCES; i++)
@@ -95,14 +95,14 @@ static void an_old_event_is_for_nobody(void **state)
     open_service(&node, &service);
     make_watched(&old);
     task_mutex_lock_firmly(&service.lock);
-    assert_int_equal(fabric_service_watch_locked(&service, &old.source), 0);
+    assert_int_equal(fabric_service_watch(&service, &old.source), 0);
     assert_int_equal(write(old.write_end, "1", 1), 1);
     (void)task_sleep(50000000); /* it waits for the lock now */
     fabric_service_forget_locked(&service, &old.source);
     close_watched(&old);
     make_watched(&new);
     assert_int_equal(new.source.fd, old.source.fd);
-    assert_int_equal(fabric_service_watch_locked(&service, &new.source), 0);
+    assert_int_equal(fabric_service_watch(&service, &new.source), 0);
     task_mutex_unlock(&service.lock);
     (void)task_sleep(20000000);
     assert_int_equal(atomic_load(&old.events), 0);

@@ -101,9 +101,9 @@ static int begin_meeting(struct shm_connection *connection, void (*event)(struct
     connection->socket.event = event;
     task_mutex_lock_firmly(&service->lock);
     base_list_push_back(&connection->domain->connections, &connection->link);
-    int error = fabric_service_watch_locked(service, &connection->socket);
+    int error = fabric_service_watch(service, &connection->socket);
     if (error == 0)
-        error = fabric_service_watch_locked(service, &connection->process);
+        error = fabric_service_watch(service, &connection->process);
     task_mutex_unlock(&service->lock);
     return error;
 }
@@ -213,7 +213,6 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
 static int attempt_meeting(struct shm_connection *connection, const char *path,
                            const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
-    struct fabric_service *service = &connection->shm->service;
     pid_t pid = 0;
     int error = shm_socket(&connection->socket.fd);
     if (error == 0)
@@ -229,11 +228,8 @@ static int attempt_meeting(struct shm_connection *connection, const char *path,
         error = take_answer(connection, pid, deadline_ns);
     if (error != 0)
         return error;
-    task_mutex_lock_firmly(&service->lock);
     connection->socket.event = shm_socket_event;
-    error = fabric_service_watch_locked(service, &connection->socket);
-    task_mutex_unlock(&service->lock);
-    return error;
+    return fabric_service_watch(&connection->shm->service, &connection->socket);
 }
 
 int shm_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,

@@ -95,7 +95,7 @@ static void take_in(struct shm_listener *listener, int fd)
                                       .shm = shm,
                                       .socket = {.fd = fd, .event = incoming_event},
                                       .greeting = {.fds = {-1, -1}}};
-    if (fabric_service_watch_locked(&shm->service, &incoming->socket) != 0) {
+    if (fabric_service_watch(&shm->service, &incoming->socket) != 0) {
         refuse_peer(incoming, -ENOMEM);
         return;
     }
@@ -137,11 +137,8 @@ static int open_socket(struct shm_listener *listener)
     error = net_unix_bind(listener->socket.fd, &listener->address, NULL, &listener->file);
     if (error == 0) {
         error = listen(listener->socket.fd, SOMAXCONN) == 0 ? 0 : -errno;
-        if (error == 0) {
-            task_mutex_lock_firmly(&listener->shm->service.lock);
-            error = fabric_service_watch_locked(&listener->shm->service, &listener->socket);
-            task_mutex_unlock(&listener->shm->service.lock);
-        }
+        if (error == 0)
+            error = fabric_service_watch(&listener->shm->service, &listener->socket);
         if (error != 0)
             net_unix_remove(listener->address.sun_path, &listener->file);
     }

@@ -1,18 +1,17 @@
 /*
- * The service: one thread of a fabric that watches descriptors. It takes the events of the connection manager and of the
- * device, rings the bells of sleepers, and keeps the clock of heartbeats. An object cannot be freed before its events
- * are acknowledged, because its destruction waits for that.
+ * The events of the connection manager and of the device, sleepers' completions, and the clock of heartbeats: all handled
+ * by the fabric's service. An object cannot be freed before its events are acknowledged, because its destruction waits for
+ * that.
  */
 #include "fabric/verbs/verbs.h"
-#include "task/thread.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
-static void take_manager_event(struct verbs *verbs)
+static void take_manager_event(struct fabric_source *source)
 {
+    const struct verbs *verbs = base_container_of(source, struct verbs, manager);
     struct rdma_cm_event *event;
     if (rdma_get_cm_event(verbs->events, &event) != 0)
         return;
@@ -25,8 +24,9 @@ static void take_manager_event(struct verbs *verbs)
 }
 
 /* Ring the bell of a connection whose completion queue has an event. */
-static void take_completion_event(struct verbs *verbs)
+static void take_completion_event(struct fabric_source *source)
 {
+    const struct verbs *verbs = base_container_of(source, struct verbs, sleepers);
     struct ibv_cq *cq;
     void *context;
     if (ibv_get_cq_event(verbs->completion, &cq, &context) != 0)
@@ -53,8 +53,9 @@ static void handle_queue_pair_event(const struct ibv_async_event *event)
         verbs_connection_lose(connection, -ECONNRESET, ibv_event_type_str(event->event_type));
 }
 
-static void take_device_event(struct verbs *verbs)
+static void take_device_event(struct fabric_source *source)
 {
+    struct verbs *verbs = base_container_of(source, struct verbs, device_events);
     struct ibv_async_event event;
     struct base_log *node_log = &verbs->node->log;
     const char *name = ibv_get_device_name(verbs->device.context->device);
@@ -88,71 +89,41 @@ static void take_device_event(struct verbs *verbs)
     ibv_ack_async_event(&event);
 }
 
-/* Count a tick of the clock when it is due. @return whether there are connections to keep the clock for */
-static bool tick_connections(struct verbs *verbs, uint64_t *next_ns)
+/* ---- the clock ---------------------------------------------------------------------------------- */
+
+/* Have the clock tick once. */
+static void set_clock(const struct verbs *verbs)
 {
-    const uint64_t now_ns = task_now();
-    const bool due = now_ns >= *next_ns;
+    const uint64_t tick_ns = verbs->options.heartbeat_ns / FABRIC_BEATS_PROBE;
+    const struct itimerspec once = {.it_value = {.tv_sec = (time_t)(tick_ns / BASE_NS_PER_SECOND),
+                                                 .tv_nsec = (long)(tick_ns % BASE_NS_PER_SECOND)}};
+    int error = timerfd_settime(verbs->clock.fd, 0, &once, NULL);
+    base_assert(error == 0);
+}
+
+static void take_tick(struct fabric_source *source)
+{
+    struct verbs *verbs = base_container_of(source, struct verbs, clock);
+    uint64_t ticks;
+    if (read(source->fd, &ticks, sizeof(ticks)) < 0)
+        return;
     base_spin_lock(&verbs->lock);
-    const bool any = !base_list_empty(&verbs->connections);
-    if (due) {
-        base_list_for_each(item, &verbs->connections)
-            verbs_connection_beat(base_container_of(item, struct verbs_connection, link));
-    }
+    base_list_for_each(item, &verbs->connections)
+        verbs_connection_beat(base_container_of(item, struct verbs_connection, link));
+    if (!base_list_empty(&verbs->connections))
+        set_clock(verbs);
     base_spin_unlock(&verbs->lock);
-    if (due)
-        *next_ns = now_ns + verbs->options.heartbeat_ns / FABRIC_BEATS_PROBE;
-    return any;
-}
-
-static void *run_service(void *arg)
-{
-    struct verbs *verbs = arg;
-    struct pollfd files[] = {{.fd = verbs->wake, .events = POLLIN},
-                             {.fd = verbs->events->fd, .events = POLLIN},
-                             {.fd = verbs->completion->fd, .events = POLLIN},
-                             {.fd = verbs->device.context->async_fd, .events = POLLIN}};
-    uint64_t next_ns = 0;
-    for (;;) {
-        const bool any = tick_connections(verbs, &next_ns);
-        const uint64_t now_ns = task_now();
-        const uint64_t left_ms = next_ns > now_ns ? (next_ns - now_ns) / BASE_NS_PER_MS + 1 : 0;
-        if (poll(files, base_array_count(files), any ? (int)left_ms : -1) <= 0)
-            continue;
-        if (files[0].revents != 0) {
-            uint64_t value;
-            (void)!read(verbs->wake, &value, sizeof(value));
-            base_spin_lock(&verbs->lock);
-            const bool over = verbs->closing;
-            base_spin_unlock(&verbs->lock);
-            if (over)
-                return NULL;
-        }
-        if (files[1].revents != 0)
-            take_manager_event(verbs);
-        if (files[2].revents != 0)
-            take_completion_event(verbs);
-        if (files[3].revents != 0)
-            take_device_event(verbs);
-    }
-}
-
-static void wake_service(const struct verbs *verbs)
-{
-    const uint64_t one = 1;
-    (void)!write(verbs->wake, &one, sizeof(one));
 }
 
 void verbs_service_add(struct verbs_connection *connection)
 {
     struct verbs *verbs = connection->verbs;
     base_spin_lock(&verbs->lock);
-    const bool first = base_list_empty(&verbs->connections);
+    if (base_list_empty(&verbs->connections))
+        set_clock(verbs);
     base_list_push_back(&verbs->connections, &connection->link);
     connection->is_added = true;
     base_spin_unlock(&verbs->lock);
-    if (first)
-        wake_service(verbs);
 }
 
 void verbs_service_remove(struct verbs_connection *connection)
@@ -166,26 +137,20 @@ void verbs_service_remove(struct verbs_connection *connection)
 
 /* ---- beginning and end -------------------------------------------------------------------------- */
 
-static int do_not_wait(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ? -errno : 0;
-}
-
 static void close_all(struct verbs *verbs)
 {
+    if (verbs->clock.fd >= 0)
+        (void)close(verbs->clock.fd);
     if (verbs->completion != NULL)
         (void)ibv_destroy_comp_channel(verbs->completion);
     if (verbs->events != NULL)
         rdma_destroy_event_channel(verbs->events);
-    if (verbs->wake >= 0)
-        (void)close(verbs->wake);
 }
 
 static int open_all(struct verbs *verbs)
 {
-    verbs->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (verbs->wake < 0)
+    verbs->clock.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (verbs->clock.fd < 0)
         return -errno;
     verbs->events = rdma_create_event_channel();
     if (verbs->events == NULL) {
@@ -195,30 +160,43 @@ static int open_all(struct verbs *verbs)
         return error;
     }
     verbs->completion = ibv_create_comp_channel(verbs->device.context);
-    if (verbs->completion == NULL)
+    return verbs->completion == NULL ? -errno : 0;
+}
+
+/* Watch a descriptor, whose events are taken without waiting. */
+static int watch_fd(struct verbs *verbs, struct fabric_source *source, int fd,
+                    void (*event)(struct fabric_source *source))
+{
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
         return -errno;
-    int error = do_not_wait(verbs->events->fd);
-    if (error == 0)
-        error = do_not_wait(verbs->completion->fd);
-    return error == 0 ? do_not_wait(verbs->device.context->async_fd) : error;
+    *source = (struct fabric_source){.fd = fd, .event = event};
+    return fabric_service_watch(&verbs->service, source);
 }
 
 int verbs_service_start(struct verbs *verbs)
 {
     int error = open_all(verbs);
     if (error == 0)
-        error = task_thread_start(&verbs->thread, "tarn-verbs", run_service, verbs);
-    if (error != 0)
+        error = fabric_service_open(&verbs->service, "tarn-verbs");
+    if (error != 0) {
         close_all(verbs);
+        return error;
+    }
+    error = watch_fd(verbs, &verbs->clock, verbs->clock.fd, take_tick);
+    if (error == 0)
+        error = watch_fd(verbs, &verbs->manager, verbs->events->fd, take_manager_event);
+    if (error == 0)
+        error = watch_fd(verbs, &verbs->sleepers, verbs->completion->fd, take_completion_event);
+    if (error == 0)
+        error = watch_fd(verbs, &verbs->device_events, verbs->device.context->async_fd, take_device_event);
+    if (error != 0)
+        verbs_service_stop(verbs);
     return error;
 }
 
 void verbs_service_stop(struct verbs *verbs)
 {
-    base_spin_lock(&verbs->lock);
-    verbs->closing = true;
-    base_spin_unlock(&verbs->lock);
-    wake_service(verbs);
-    (void)pthread_join(verbs->thread, NULL);
+    fabric_service_close(&verbs->service);
     close_all(verbs);
 }

@@ -4,9 +4,9 @@
 
 #include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
+#include "fabric/service.h"
 #include "fabric/verbs/ring.h"
 #include <infiniband/verbs.h>
-#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
 
@@ -152,7 +152,7 @@ uint8_t verbs_hello_save(const struct verbs_hello *hello, uint8_t *bytes);
 /** Read a hello of any kind. @return 0; -EPROTO */
 base_must_check int verbs_hello_load(const uint8_t *bytes, size_t count, struct verbs_hello *ret_hello);
 
-/* ---- service.c: the thread that watches descriptors ------------------------------------------------ */
+/* ---- service.c: events, and the clock ---------------------------------------------------------------- */
 
 struct verbs {
     struct tarn_node *node;
@@ -160,13 +160,13 @@ struct verbs {
     struct verbs_device device;
     struct rdma_event_channel *events;   /* the connection manager's events */
     struct ibv_comp_channel *completion; /* the events of completion queues whose users sleep */
-    int wake; /* an eventfd that wakes the service for its first connection, or for its end */
-    pthread_t thread;
+    struct fabric_service service;
+    struct fabric_source manager, sleepers, device_events; /* of these two, and of the device */
+    struct fabric_source clock; /* a timer, which is set while there are connections */
     struct base_log_limit refusals;
     _Atomic uint64_t requests, doorbells, completions; /* counts since the start, of all connections */
     struct base_spin lock;                             /* of what follows */
     struct base_list connections;                      /* of struct verbs_connection */
-    bool closing;
 };
 
 /** Open the service's descriptors and start its thread. @return 0 or negative errno */
