@@ -1,12 +1,9 @@
 /* The URL, and the card that it names: its port, its address, its limits. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SEND_DEPTH  128
 #define READS_MAX   16
@@ -181,18 +178,6 @@ static int choose_gid(struct base_log *log, const struct verbs_options *options,
                                   "there is no such GID: is the port's network interface up?", -ENODEV);
 }
 
-static int read_numa_node(const struct ibv_context *context)
-{
-    char path[IBV_SYSFS_PATH_MAX + 32], text[16] = "";
-    (void)snprintf(path, sizeof(path), "%s/device/numa_node", context->device->ibdev_path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t bytes = read(fd, text, sizeof(text) - 1);
-    (void)close(fd);
-    return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
-}
-
 /* @return the queue pair; NULL: the device cannot make one of these sizes */
 static struct ibv_qp *try_queue_pair(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
                                      uint32_t inline_bytes, uint32_t *ret_inline_bytes)
@@ -262,7 +247,6 @@ static int ask_device(struct base_log *log, const struct verbs_options *options,
     device->vectors = vectors_of(attr.max_sge);
     device->read_vectors = vectors_of(attr.max_sge_rd);
     device->piece_bytes = base_min(port.max_msg_sz, (uint32_t)VERBS_DIRECT_BYTES);
-    device->numa_node = read_numa_node(device->context);
     if (requests <= 2 * VERBS_CONTROL_SLOTS)
         return log_failure(log, options->device, "its queues are too short", -ENODEV);
     int error = choose_gid(log, options, device);
@@ -274,7 +258,7 @@ static int ask_device(struct base_log *log, const struct verbs_options *options,
 int verbs_device_open(struct base_log *log, const struct verbs_options *options,
                       struct verbs_device *ret_device)
 {
-    struct verbs_device device = {.numa_node = -1};
+    struct verbs_device device = {.context = NULL};
     int error = open_device(log, options, &device);
     if (error != 0)
         return error;
@@ -283,10 +267,9 @@ int verbs_device_open(struct base_log *log, const struct verbs_options *options,
         (void)ibv_close_device(device.context);
         return error;
     }
-    base_info(log, "RDMA device",
-              "device=%s port=%u gid=%u numa_node=%d atomics=%d reads=%u inline_bytes=%u in_order=%s",
-              ibv_get_device_name(device.context->device), device.port, device.gid, device.numa_node,
-              (int)device.atomics, device.max_reads, device.inline_bytes, device.in_order ? "yes" : "no");
+    base_info(log, "RDMA device", "device=%s port=%u gid=%u atomics=%d reads=%u inline_bytes=%u in_order=%s",
+              ibv_get_device_name(device.context->device), device.port, device.gid, (int)device.atomics,
+              device.max_reads, device.inline_bytes, device.in_order ? "yes" : "no");
     *ret_device = device;
     return 0;
 }

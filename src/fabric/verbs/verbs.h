@@ -34,7 +34,6 @@ struct verbs_device {
     uint8_t max_reads; /* the most READs and atomics of a connection in flight, in each direction */
     bool has_address;  /* its GID is an IP address, from which connections are made */
     bool in_order;     /* the card promises that bytes land in order, and so that words land whole */
-    int numa_node;     /* -1: unknown */
     struct sockaddr_storage address;
     enum ibv_atomic_cap atomics;
     uint32_t send_depth, receive_depth_max;
