@@ -61,6 +61,12 @@ struct tarn_fabric_connection {
         counters[TARN_FABRIC_TAGS_MAX]; /* counts by tag; the connection's user writes them */
 };
 
+/** Whether rights let peers change a region: it is charged to its domain's writable bytes, others to the readable. */
+static inline bool fabric_may_change(uint32_t rights)
+{
+    return (rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0;
+}
+
 /** Whether an operation is a message, and takes a credit. */
 static inline bool fabric_op_takes_credit(const struct tarn_fabric_op *op)
 {

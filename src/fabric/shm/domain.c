@@ -44,11 +44,6 @@ static struct base_account *account_of(const struct shm_domain *domain)
     return &domain->shm->node->memory;
 }
 
-static bool may_change(uint32_t rights)
-{
-    return (rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0;
-}
-
 /* ---- opening and closing ------------------------------------------------------------------------ */
 
 uint64_t shm_table_bytes(uint32_t slots)
@@ -130,7 +125,7 @@ static uint64_t own_bytes(const struct shm_region *own)
 /* Take a slot and a part of the domain's bytes for a region. @return 0; -ENOSPC */
 static int take_slot(struct shm_domain *domain, struct shm_region *own, uint32_t *ret_slot)
 {
-    uint64_t *left_bytes = &domain->left_bytes[may_change(own->rights)];
+    uint64_t *left_bytes = &domain->left_bytes[fabric_may_change(own->rights)];
     uint32_t slot = 0;
     task_mutex_assert_held(&domain->shm->service.lock);
     while (slot < domain->table_slots && domain->regions[slot] != NULL)
@@ -149,7 +144,7 @@ static void let_go_of_region(struct shm_region *own)
     while (own != NULL && --own->holders == 0) {
         struct shm_domain *domain = own->domain;
         struct shm_region *origin = own->origin;
-        domain->left_bytes[may_change(own->rights)] += own_bytes(own);
+        domain->left_bytes[fabric_may_change(own->rights)] += own_bytes(own);
         base_free(account_of(domain), own, sizeof(*own));
         let_go_of_domain(domain);
         own = origin;
@@ -219,7 +214,7 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
     task_mutex_unlock(&service->lock);
     if (error != 0)
         return error;
-    error = shm_file_make("tarn-region", own->bytes, !may_change(own->rights), region, &own->file);
+    error = shm_file_make("tarn-region", own->bytes, !fabric_may_change(own->rights), region, &own->file);
     if (error != 0) {
         end_region(own, slot);
         return error;
@@ -238,7 +233,7 @@ static struct shm_region *find_origin(struct shm *shm, const struct tarn_fabric_
     base_list_for_each(item, &shm->regions) {
         struct shm_region *own = base_container_of(item, struct shm_region, link);
         if (own->file.memory == region->memory && own->bytes == region->bytes &&
-            may_change(own->rights) == may_change(region->handle.rights))
+            fabric_may_change(own->rights) == fabric_may_change(region->handle.rights))
             return own;
     }
     return NULL;

@@ -94,17 +94,16 @@ static void drop_sight(struct shm *shm, struct shm_sight *sight)
 static int make_sight(struct shm_connection *connection, const struct shm_note *note, int fd,
                       struct shm_sight **ret_sight)
 {
-    static const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP,
-                          all = changing | TARN_FABRIC_MAY_READ | TARN_FABRIC_BULK;
+    const uint32_t all =
+        TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP | TARN_FABRIC_BULK;
     struct shm *shm = connection->shm;
     struct shm_peer_domain *peer = &connection->peer;
-    const bool writable = (note->rights & changing) != 0;
     if (note->slot >= peer->table_slots || note->generation == 0 || (note->rights & ~all) != 0)
         return -EPROTO;
     struct shm_sight *sight = base_alloc(account_of(shm), sizeof(*sight));
     if (sight == NULL)
         return -ENOMEM;
-    int error = take_mapping(shm, fd, note->bytes, writable, &sight->mapping);
+    int error = take_mapping(shm, fd, note->bytes, fabric_may_change(note->rights), &sight->mapping);
     if (error != 0) {
         base_free(account_of(shm), sight, sizeof(*sight));
         return error;

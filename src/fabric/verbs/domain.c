@@ -10,13 +10,7 @@
 
 #define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
-/*
- * A key has the rkey in its low half. Above it is the region's offset in its page, in lanes, and above that the device
- * address of its first unit of 256 MiB: never 0, and never the last. The place of the region's first page in its large
- * page takes the low bits of the handle's domain. So the device address and the memory's own address are equal in the
- * bits below 2 MiB, without which a device could not map the memory by large pages. The places are repeated in the high
- * bits of the address, so one wrong bit anywhere leads out of the region.
- */
+/* How a key and the low bits of a handle's domain say a region's device address: README, "verbs", "Rights". */
 #define LANES_SHIFT 32
 #define UNIT_SHIFT  41
 #define UNIT_BITS   28
@@ -51,11 +45,6 @@ static struct base_account *account_of(const struct verbs_domain *domain)
     return &domain->verbs->node->memory;
 }
 
-static uint64_t charged_bytes(const struct verbs_domain *domain)
-{
-    return domain->bytes_max[VERBS_READABLE] + domain->bytes_max[VERBS_WRITABLE];
-}
-
 int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct verbs *verbs = state;
@@ -68,16 +57,17 @@ int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *opti
     domain->verbs = verbs;
     domain->identity = task_rng(verbs->node) & ~PAGES_MASK;
     domain->units = task_rng(verbs->node) % (UNITS_MAX / 2);
-    domain->bytes_max[VERBS_READABLE] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
-    domain->bytes_max[VERBS_WRITABLE] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
-    domain->regions_max = options->regions_max;
+    domain->left_bytes[false] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
+    domain->left_bytes[true] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
+    domain->charged_bytes = domain->left_bytes[false] + domain->left_bytes[true];
+    domain->regions_left = options->regions_max;
     base_spin_init(&domain->lock);
-    int error = base_account_take(account, charged_bytes(domain));
+    int error = base_account_take(account, domain->charged_bytes);
     if (error == 0) {
         domain->pd = ibv_alloc_pd(verbs->device.context);
         if (domain->pd == NULL) {
             error = -errno;
-            base_account_give(account, charged_bytes(domain));
+            base_account_give(account, domain->charged_bytes);
         }
     }
     if (error != 0) {
@@ -94,17 +84,11 @@ void verbs_domain_close(void *state)
     int error = ibv_dealloc_pd(domain->pd);
     base_assert(error == 0); /* its regions and connections are all freed */
     verbs_local_drop(domain);
-    base_account_give(account_of(domain), charged_bytes(domain));
+    base_account_give(account_of(domain), domain->charged_bytes);
     base_free(account_of(domain), domain, sizeof(*domain));
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */
-
-static enum verbs_place place_of(const struct tarn_fabric_region *region)
-{
-    const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
-    return (region->handle.rights & changing) != 0 ? VERBS_WRITABLE : VERBS_READABLE;
-}
 
 /* The bytes that a region takes of its domain's limit. */
 static uint64_t bytes_of(const struct tarn_fabric_region *region)
@@ -116,19 +100,17 @@ static uint64_t bytes_of(const struct tarn_fabric_region *region)
 static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_region *region,
                         uint64_t *ret_unit)
 {
-    const enum verbs_place place = place_of(region);
-    const uint64_t bytes = bytes_of(region);
+    uint64_t *left_bytes = &domain->left_bytes[fabric_may_change(region->handle.rights)];
     const uint64_t units = ((region->bytes + HUGE_BYTES) >> UNIT_BITS) + 1;
     base_spin_lock(&domain->lock);
-    bool fits = domain->regions < domain->regions_max && units < UNITS_MAX / 2 &&
-                bytes <= domain->bytes_max[place] - domain->bytes[place];
+    bool fits = domain->regions_left > 0 && units < UNITS_MAX / 2 && bytes_of(region) <= *left_bytes;
     if (fits) {
         if (domain->units + units >= UNITS_MAX)
             domain->units = 0; /* after 2^51 bytes, or eight million regions */
         *ret_unit = domain->units + 1;
         domain->units += units;
-        domain->bytes[place] += bytes;
-        domain->regions++;
+        *left_bytes -= bytes_of(region);
+        domain->regions_left--;
     }
     base_spin_unlock(&domain->lock);
     return fits ? 0 : -ENOSPC;
@@ -140,8 +122,8 @@ static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_r
     if (!region->is_callers)
         base_unmap_part(account_of(domain), region->memory, region->bytes, 0);
     base_spin_lock(&domain->lock);
-    domain->bytes[place_of(region)] -= bytes_of(region);
-    domain->regions--;
+    domain->left_bytes[fabric_may_change(region->handle.rights)] += bytes_of(region);
+    domain->regions_left++;
     base_spin_unlock(&domain->lock);
 }
 

@@ -55,16 +55,14 @@ void verbs_device_close(struct verbs_device *device);
 
 /* ---- domain.c: domains and regions --------------------------------------------------------------- */
 
-enum verbs_place { VERBS_READABLE, VERBS_WRITABLE, VERBS_PLACES };
-
 struct verbs_domain {
     struct verbs *verbs;
     struct ibv_pd *pd;
     uint64_t identity; /* in every handle, with low bits that are 0 here */
-    uint64_t bytes_max[VERBS_PLACES];
-    struct base_spin lock; /* of what follows */
-    uint64_t bytes[VERBS_PLACES];
-    uint32_t regions, regions_max;
+    uint64_t charged_bytes;
+    struct base_spin lock;      /* of what follows */
+    uint64_t left_bytes[2];     /* bytes that regions may still take; [1]: those that peers may change */
+    uint32_t regions_left;      /* number of regions that there may still be */
     uint64_t units;             /* units of device addresses given out, counted from a random number */
     struct verbs_local *locals; /* entries ordered by address */
     uint32_t locals_count, locals_room;
