@@ -125,7 +125,8 @@ const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric
 
 /* ---- domains and regions ------------------------------------------------------------------------ */
 
-#define DOMAIN_REGIONS 64 /* regions of a domain, if its options give no number */
+#define DOMAIN_REGIONS   64                  /* regions of a domain, if its options give no number */
+#define DOMAIN_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
 int tarn_fabric_domain_open(struct tarn_fabric *fabric, const struct tarn_fabric_domain_options *options,
                             struct tarn_fabric_domain **ret_domain)
@@ -135,8 +136,11 @@ int tarn_fabric_domain_open(struct tarn_fabric *fabric, const struct tarn_fabric
         filled = *options;
     if (filled.regions_max == 0)
         filled.regions_max = DOMAIN_REGIONS;
-    if (filled.regions_max > TARN_FABRIC_REGIONS_MAX)
+    if (filled.regions_max > TARN_FABRIC_REGIONS_MAX || filled.readable_bytes > DOMAIN_BYTES_MAX ||
+        filled.writable_bytes > DOMAIN_BYTES_MAX)
         return -EINVAL;
+    filled.readable_bytes = base_align_up(filled.readable_bytes, BASE_PAGE_BYTES);
+    filled.writable_bytes = base_align_up(filled.writable_bytes, BASE_PAGE_BYTES);
     struct tarn_fabric_domain *domain = base_alloc(&fabric->node->memory, sizeof(*domain));
     if (domain == NULL)
         return -ENOMEM;

@@ -91,7 +91,7 @@ struct fabric_provider {
                 void **ret_state);
     void (*close)(void *state); /* every domain and listener is closed by then */
 
-    /** As tarn_fabric_domain_open(), for checked options. */
+    /** As tarn_fabric_domain_open(), for checked options, whose bytes are whole pages. */
     int (*domain_open)(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
     void (*domain_close)(void *domain); /* every region is freed and every connection disconnected by then */
 

@@ -29,7 +29,7 @@ static void fake_close(void *state)
 static int fake_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct fake *fake = state;
-    if (options->writable_bytes == 13)
+    if (options->regions_max == 13)
         return -ENOSPC;
     fake->domains++;
     *ret_domain = fake;
@@ -156,7 +156,8 @@ static void the_nodes_provider_is_used(void **state)
                                               .log_arg = &lines,
                                               .fabric = &fake_provider,
                                               .fabric_arg = &fake};
-    const struct tarn_fabric_domain_options refused = {.writable_bytes = 13};
+    const struct tarn_fabric_domain_options refused = {.regions_max = 13},
+                                            too_large = {.readable_bytes = (UINT64_C(1) << 46) + 1};
     struct tarn_node *node;
     struct tarn_fabric *fabric;
     struct tarn_fabric_domain *domain;
@@ -166,6 +167,7 @@ static void the_nodes_provider_is_used(void **state)
     assert_int_equal(task_node_open(&options, &node), 0);
     assert_int_equal(tarn_fabric_open(node, "shm:", &fabric), 0);
     assert_string_equal(tarn_fabric_info(fabric)->provider, "fake");
+    assert_int_equal(tarn_fabric_domain_open(fabric, &too_large, &domain), -EINVAL);
     assert_int_equal(tarn_fabric_domain_open(fabric, &refused, &domain), -ENOSPC);
     assert_int_equal(tarn_fabric_domain_open(fabric, NULL, &domain), 0);
     assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_READ, &region), 0);

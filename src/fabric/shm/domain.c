@@ -16,8 +16,6 @@
  * | other | the generation of the region there, which no other ever has  |
  */
 
-#define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
-
 /* A region, or what is left of one that was freed while others had its file. */
 struct shm_region {
     struct base_list link;      /* shm.regions, if the file is its own */
@@ -78,8 +76,6 @@ static int make_table(struct shm_domain *domain)
 int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct shm *shm = state;
-    if (options->readable_bytes > FILE_BYTES_MAX || options->writable_bytes > FILE_BYTES_MAX)
-        return -EINVAL;
     struct shm_domain *domain = base_alloc(&shm->node->memory, sizeof(*domain));
     if (domain == NULL)
         return -ENOMEM;
@@ -88,8 +84,8 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
     domain->table_slots = options->regions_max;
     domain->table_file.fd = -1;
     domain->holders = 1;
-    domain->left_bytes[false] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
-    domain->left_bytes[true] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
+    domain->left_bytes[false] = options->readable_bytes;
+    domain->left_bytes[true] = options->writable_bytes;
     base_list_init(&domain->connections);
     int error = fabric_keys_init(&domain->keys);
     if (error == 0)

@@ -6,8 +6,6 @@
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
 
-#define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
-
 static struct base_account *account_of(const struct tcp_domain *domain)
 {
     return &domain->tcp->node->memory;
@@ -17,15 +15,13 @@ int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *option
 {
     struct tcp *tcp = state;
     struct base_account *account = &tcp->node->memory;
-    if (options->readable_bytes > BYTES_MAX || options->writable_bytes > BYTES_MAX)
-        return -EINVAL;
     struct tcp_domain *domain = base_alloc(account, sizeof(*domain));
     if (domain == NULL)
         return -ENOMEM;
     domain->tcp = tcp;
     domain->identity = task_rng(tcp->node);
-    domain->bytes_max[TCP_READABLE] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
-    domain->bytes_max[TCP_WRITABLE] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
+    domain->bytes_max[TCP_READABLE] = options->readable_bytes;
+    domain->bytes_max[TCP_WRITABLE] = options->writable_bytes;
     domain->charged_bytes = domain->bytes_max[TCP_READABLE] + domain->bytes_max[TCP_WRITABLE];
     domain->table_slots = options->regions_max;
     base_spin_init(&domain->lock);

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
-
 /* How a key and the low bits of a handle's domain say a region's device address: README, "verbs", "Rights". */
 #define LANES_SHIFT 32
 #define UNIT_SHIFT  41
@@ -49,16 +47,14 @@ int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *opti
 {
     struct verbs *verbs = state;
     struct base_account *account = &verbs->node->memory;
-    if (options->readable_bytes > BYTES_MAX || options->writable_bytes > BYTES_MAX)
-        return -EINVAL;
     struct verbs_domain *domain = base_alloc(account, sizeof(*domain));
     if (domain == NULL)
         return -ENOMEM;
     domain->verbs = verbs;
     domain->identity = task_rng(verbs->node) & ~PAGES_MASK;
     domain->units = task_rng(verbs->node) % (UNITS_MAX / 2);
-    domain->left_bytes[false] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
-    domain->left_bytes[true] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
+    domain->left_bytes[false] = options->readable_bytes;
+    domain->left_bytes[true] = options->writable_bytes;
     domain->charged_bytes = domain->left_bytes[false] + domain->left_bytes[true];
     domain->regions_left = options->regions_max;
     base_spin_init(&domain->lock);

@@ -225,8 +225,6 @@ static struct base_account *account_of(const struct sim_domain *domain)
 static int open_domain(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct sim_device *device = state;
-    if (options->readable_bytes > INT64_MAX || options->writable_bytes > INT64_MAX)
-        return -EINVAL;
     uint64_t bytes = options->readable_bytes + options->writable_bytes;
     int error = base_account_take(&sim_node_tarn(device->node)->memory, bytes);
     if (error != 0)
