@@ -30,15 +30,6 @@ struct verbs_connection *verbs_connection_make(struct verbs *verbs)
     return connection;
 }
 
-static void free_arrays(struct verbs_connection *connection)
-{
-    struct base_account *account = &connection->verbs->node->memory;
-    base_free(account, connection->flights,
-              connection->verbs->device.send_depth * sizeof(struct verbs_flight));
-    base_free(account, connection->arrivals, connection->receive_count * sizeof(struct verbs_arrival));
-    base_free(account, connection->unposted, connection->receive_count * sizeof(uint32_t));
-}
-
 void verbs_connection_free(struct verbs_connection *connection)
 {
     struct base_account *account = &connection->verbs->node->memory;
@@ -51,7 +42,9 @@ void verbs_connection_free(struct verbs_connection *connection)
     if (connection->mr != NULL)
         (void)ibv_dereg_mr(connection->mr);
     base_unmap(account, connection->memory, connection->memory_bytes);
-    free_arrays(connection);
+    base_free(account, connection->flights,
+              connection->verbs->device.send_depth * sizeof(struct verbs_flight));
+    base_free(account, connection->arrivals, connection->receive_count * sizeof(struct verbs_arrival));
     base_free(account, connection, sizeof(*connection));
 }
 
@@ -102,9 +95,7 @@ static int make_memory(struct verbs_connection *connection)
     connection->flights =
         base_alloc(account, connection->verbs->device.send_depth * sizeof(struct verbs_flight));
     connection->arrivals = base_alloc(account, connection->receive_count * sizeof(struct verbs_arrival));
-    connection->unposted = base_alloc(account, connection->receive_count * sizeof(uint32_t));
-    if (connection->memory == NULL || connection->flights == NULL || connection->arrivals == NULL ||
-        connection->unposted == NULL)
+    if (connection->memory == NULL || connection->flights == NULL || connection->arrivals == NULL)
         return -ENOMEM;
     connection->ring.memory = connection->memory + slots_bytes;
     connection->credit = connection->hello.receive_count;

@@ -230,17 +230,17 @@ static bool take_arrival(struct verbs_connection *connection, void *data,
     base_spin_unlock(&connection->lock);
     if (!there)
         return false;
-    if (arrival.bytes > 0)
-        memcpy(data, connection->memory + (uint64_t)arrival.slot * connection->slot_bytes, arrival.bytes);
+    if (arrival.message.bytes > 0)
+        memcpy(data, connection->memory + (uint64_t)arrival.slot * connection->slot_bytes,
+               arrival.message.bytes);
     base_spin_lock(&connection->lock);
     connection->arrivals_first = (connection->arrivals_first + 1) % connection->receive_count;
     connection->arrivals_count--;
-    connection->unposted[connection->unposted_count++] = arrival.slot;
+    connection->unposted_count++;
     if (connection->error == 0 && verbs_owes_credit_locked(connection))
         verbs_give_back_locked(connection, true);
     base_spin_unlock(&connection->lock);
-    *ret_message = (struct tarn_fabric_message){
-        .notified = arrival.notified, .value = arrival.value, .bytes = arrival.bytes};
+    *ret_message = arrival.message;
     return true;
 }
 

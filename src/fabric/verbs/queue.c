@@ -337,16 +337,23 @@ int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot
     return -ibv_post_recv(connection->qp, &request, &bad);
 }
 
+/* Post a slot again, unless the connection has ended. */
+static void post_slot(struct verbs_connection *connection, uint32_t slot)
+{
+    int error = connection->error == 0 ? verbs_post_receive_locked(connection, slot) : 0;
+    if (error != 0)
+        verbs_die_locked(connection, error, "receive");
+}
+
 void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
 {
     base_spin_assert_held(&connection->lock);
-    for (uint32_t i = 0; i < connection->unposted_count && connection->error == 0; i++) {
-        int error = verbs_post_receive_locked(connection, connection->unposted[i]);
-        if (error != 0)
-            verbs_die_locked(connection, error, "receive");
-    }
+    const uint32_t count = connection->receive_count;
     connection->owed += connection->unposted_count;
-    connection->unposted_count = 0;
+    for (; connection->unposted_count > 0; connection->unposted_count--) {
+        const uint32_t at = (connection->arrivals_first + count - connection->unposted_count) % count;
+        post_slot(connection, connection->arrivals[at].slot);
+    }
     if (tell && connection->owed > 0)
         (void)send_control(connection, VERBS_CREDIT); /* without room the credit goes with the next message */
 }
@@ -356,14 +363,6 @@ bool verbs_owes_credit_locked(const struct verbs_connection *connection)
     base_spin_assert_held(&connection->lock);
     const uint32_t returned = connection->unposted_count + connection->owed;
     return returned * 2 >= connection->receive_count - connection->arrivals_count;
-}
-
-/* Post the slot of a control message again. */
-static void take_control(struct verbs_connection *connection, uint32_t slot)
-{
-    int error = verbs_post_receive_locked(connection, slot);
-    if (error != 0)
-        verbs_die_locked(connection, error, "receive");
 }
 
 static void take_message(struct verbs_connection *connection, const struct verbs_arrival *arrival)
@@ -382,8 +381,8 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
 {
     struct verbs_arrival arrival = {.slot = (uint32_t)wc->wr_id};
     if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-        arrival.notified = true;
-        arrival.value = be32toh(wc->imm_data);
+        arrival.message.notified = true;
+        arrival.message.value = be32toh(wc->imm_data);
         take_message(connection, &arrival);
         return;
     }
@@ -395,14 +394,14 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
         return;
     }
     connection->credit += credit;
-    arrival.bytes = wc->byte_len;
+    arrival.message.bytes = wc->byte_len;
     if (kind == VERBS_MESSAGE) {
         take_message(connection, &arrival);
         return;
     }
     if (kind == VERBS_BYE)
         verbs_die_locked(connection, -EPIPE, "peer");
-    take_control(connection, arrival.slot);
+    post_slot(connection, arrival.slot);
 }
 
 /* ---- completions -------------------------------------------------------------------------------- */

@@ -226,9 +226,7 @@ struct verbs_flight {
 /* A message that waits for its receiver. */
 struct verbs_arrival {
     uint32_t slot;
-    uint32_t bytes;
-    uint32_t value;
-    bool notified;
+    struct tarn_fabric_message message;
 };
 
 /*
@@ -284,11 +282,11 @@ struct verbs_connection {
     /* receiving */
     bool messages_are_rare;
     uint32_t slots, slot_bytes, receive_count, receive_bytes;
-    uint32_t unposted_count; /* number of slots whose message was received and which are not posted again */
-    uint32_t *unposted;
     uint32_t owed; /* number of slots posted again that the other side does not know of */
+    /* a ring of `receive_count` places: messages, and before them those that were received and whose slots are not posted
+     * again */
     struct verbs_arrival *arrivals;
-    uint32_t arrivals_first, arrivals_count;
+    uint32_t arrivals_first, arrivals_count, unposted_count;
 };
 
 /* ---- queue.c: work requests and completions; with the connection's lock ------------------------------ */
