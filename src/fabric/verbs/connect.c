@@ -65,19 +65,12 @@ static int make_queue_pair(struct verbs_connection *connection)
 {
     const struct verbs_device *device = &connection->verbs->device;
     const int depth = (int)(device->send_depth + connection->slots);
+    uint32_t inline_bytes = device->inline_bytes;
     connection->cq = ibv_create_cq(device->context, depth, connection, connection->verbs->completion, 0);
     if (connection->cq == NULL)
         return -errno;
-    struct ibv_qp_init_attr attr = {.qp_context = connection,
-                                    .send_cq = connection->cq,
-                                    .recv_cq = connection->cq,
-                                    .qp_type = IBV_QPT_RC};
-    attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
-                                   .max_recv_wr = connection->slots,
-                                   .max_send_sge = device->vectors,
-                                   .max_recv_sge = 1,
-                                   .max_inline_data = device->inline_bytes};
-    connection->qp = ibv_create_qp(connection->domain->pd, &attr);
+    connection->qp = verbs_queue_pair_make(device, connection->domain->pd, connection->cq, connection->slots,
+                                           connection, &inline_bytes);
     return connection->qp == NULL ? -errno : 0;
 }
 

@@ -26,8 +26,8 @@ void verbs_connection_beat(struct verbs_connection *connection)
 {
     base_spin_lock(&connection->lock);
     verbs_poll_locked(connection);
-    const bool silent = connection->seen == connection->seen_at_beat;
-    connection->seen_at_beat = connection->seen;
+    const bool silent = !connection->heard;
+    connection->heard = false;
     connection->silent_beats = silent ? connection->silent_beats + 1 : 0;
     if (connection->silent_beats >= FABRIC_BEATS_DEAD)
         verbs_die_locked(connection, -ECONNRESET, "heartbeat");
@@ -88,8 +88,9 @@ static void collect_locked(struct verbs_connection *connection, struct fabric_qu
 }
 
 /* Finish operations that are done; on a connection that has ended, all of them. */
-static void drain_done(struct verbs_connection *connection)
+void verbs_progress(void *state)
 {
+    struct verbs_connection *connection = state;
     struct fabric_queue done = {0}, failed = {0};
     base_spin_lock(&connection->lock);
     verbs_poll_locked(connection);
@@ -147,7 +148,7 @@ void verbs_post(void *state, struct tarn_fabric_op *op)
     base_spin_unlock(&connection->lock);
     if (dead == 0 && error == 0)
         return;
-    drain_done(connection);
+    verbs_progress(connection);
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
@@ -185,18 +186,13 @@ static void arm_queue(void *arg)
     (void)ibv_req_notify_cq(waiter->connection->cq, 0);
 }
 
-void verbs_progress(void *state)
-{
-    drain_done(state);
-}
-
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct waiter waiter = {.connection = state, .op = op};
     const struct fabric_condition condition = {.ready = is_ready, .arm = arm_queue, .arg = &waiter};
     int error = 0;
     for (;;) {
-        drain_done(waiter.connection);
+        verbs_progress(waiter.connection);
         if (op->finished)
             return 0;
         if (error != 0)
@@ -256,7 +252,7 @@ int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
         return -EINVAL;
     for (;;) {
         const bool taken = take_arrival(connection, data, ret_message);
-        drain_done(connection);
+        verbs_progress(connection);
         if (taken)
             return 0;
         if (tarn_fabric_error(connection->owner) != 0)
@@ -276,7 +272,7 @@ void verbs_fail(void *state)
     verbs_poll_locked(connection);
     verbs_die_locked(connection, tarn_fabric_error(connection->owner), "fail");
     base_spin_unlock(&connection->lock);
-    drain_done(connection);
+    verbs_progress(connection);
     fabric_bell_ring(&connection->bell); /* other tasks may wait for operations that have ended now */
 }
 

@@ -178,19 +178,21 @@ static int choose_gid(struct base_log *log, const struct verbs_options *options,
                                   "there is no such GID: is the port's network interface up?", -ENODEV);
 }
 
-/* @return the queue pair; NULL: the device cannot make one of these sizes */
-static struct ibv_qp *try_queue_pair(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
-                                     uint32_t inline_bytes, uint32_t *ret_inline_bytes)
+struct ibv_qp *verbs_queue_pair_make(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
+                                     uint32_t receives, void *context, uint32_t *inline_bytes)
 {
-    struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
-    attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
-                                   .max_recv_wr = 1,
-                                   .max_send_sge = device->vectors,
-                                   .max_recv_sge = 1,
-                                   .max_inline_data = inline_bytes};
+    struct ibv_qp_init_attr attr = {.qp_context = context,
+                                    .send_cq = cq,
+                                    .recv_cq = cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = device->send_depth,
+                                            .max_recv_wr = receives,
+                                            .max_send_sge = device->vectors,
+                                            .max_recv_sge = 1,
+                                            .max_inline_data = *inline_bytes}};
     struct ibv_qp *qp = ibv_create_qp(pd, &attr);
     if (qp != NULL)
-        *ret_inline_bytes = base_min(attr.cap.max_inline_data, (uint32_t)VERBS_INLINE_MAX);
+        *inline_bytes = base_min(attr.cap.max_inline_data, (uint32_t)VERBS_INLINE_MAX);
     return qp;
 }
 
@@ -200,14 +202,15 @@ static int ask_queue_pair(struct verbs_device *device)
     struct ibv_pd *pd = ibv_alloc_pd(device->context);
     struct ibv_cq *cq = ibv_create_cq(device->context, 16, NULL, NULL, 0);
     struct ibv_qp *qp = NULL;
-    for (uint32_t bytes = VERBS_INLINE_MAX; pd != NULL && cq != NULL && qp == NULL;) {
-        qp = try_queue_pair(device, pd, cq, bytes, &device->inline_bytes);
-        if (qp != NULL || (bytes == 0 && device->vectors == 1))
+    device->inline_bytes = VERBS_INLINE_MAX;
+    while (pd != NULL && cq != NULL && qp == NULL) {
+        qp = verbs_queue_pair_make(device, pd, cq, 1, NULL, &device->inline_bytes);
+        if (qp != NULL || (device->inline_bytes == 0 && device->vectors == 1))
             break;
         if (device->vectors > 1)
             device->vectors /= 2;
         else
-            bytes /= 2;
+            device->inline_bytes /= 2;
     }
     device->read_vectors = base_min(device->read_vectors, device->vectors);
     int error = qp == NULL ? -errno : 0;

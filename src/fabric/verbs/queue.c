@@ -443,7 +443,7 @@ static int error_of(enum ibv_wc_status status, const struct tarn_fabric_op *op)
 static void take_completion(struct verbs_connection *connection, const struct ibv_wc *wc)
 {
     const bool is_receive = (wc->wr_id & RECEIVE_ID) != 0;
-    connection->seen++;
+    connection->heard = true;
     if (is_receive && wc->status == IBV_WC_SUCCESS) {
         if (connection->error == 0)
             take_receive(connection, wc);

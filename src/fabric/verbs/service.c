@@ -122,16 +122,14 @@ void verbs_service_add(struct verbs_connection *connection)
     if (base_list_empty(&verbs->connections))
         set_clock(verbs);
     base_list_push_back(&verbs->connections, &connection->link);
-    connection->is_added = true;
     base_spin_unlock(&verbs->lock);
 }
 
 void verbs_service_remove(struct verbs_connection *connection)
 {
     base_spin_lock(&connection->verbs->lock);
-    if (connection->is_added)
+    if (base_list_is_linked(&connection->link)) /* it is in no listener's list any more */
         base_list_remove(&connection->link);
-    connection->is_added = false;
     base_spin_unlock(&connection->verbs->lock);
 }
 

@@ -50,6 +50,16 @@ base_must_check int verbs_options_read(struct base_log *log, const char *text,
 base_must_check int verbs_device_open(struct base_log *log, const struct verbs_options *options,
                                       struct verbs_device *ret_device);
 
+/**
+ * Make a queue pair within the limits of the device that are known so far.
+ *
+ * @param context       for its events
+ * @param inline_bytes  wanted, and then what the device gives
+ * @return NULL: the device cannot make one of these sizes (errno)
+ */
+struct ibv_qp *verbs_queue_pair_make(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
+                                     uint32_t receives, void *context, uint32_t *inline_bytes);
+
 /** Close the device. */
 void verbs_device_close(struct verbs_device *device);
 
@@ -251,7 +261,6 @@ struct verbs_connection {
     int error; /* the error that ended the connection; 0: it lives */
     const char *doing;
     struct tarn_fabric_op *culprit; /* the operation whose failure ended the connection, or NULL */
-    bool is_added;                  /* it is in verbs.connections; guarded by verbs.lock */
     bool is_live;                   /* the connection is made, and its user hears of its end */
     bool is_told;                   /* the connection manager knows of the end */
 
@@ -260,8 +269,7 @@ struct verbs_connection {
     struct ibv_mr *mr;
     uint8_t *memory; /* registered memory: the slots, then the ring */
     uint64_t memory_bytes;
-    uint64_t seen; /* number of completions fetched since the beginning */
-    uint64_t seen_at_beat;
+    bool heard; /* a completion was fetched since the last tick of the clock */
     uint32_t silent_beats;
     bool probed; /* a probe is in flight */
 
