@@ -98,12 +98,12 @@ static void the_url_vouches_for_words(void **state)
 /* Ask for a connection with these bytes as private data. @return 0, or what came of it */
 static int ask(const struct testing_fabric *testing, const uint8_t *bytes, uint8_t count)
 {
-    struct sockaddr_storage where;
+    struct net_address where;
     struct rdma_cm_id *id;
     struct rdma_conn_param param = {.private_data = bytes, .private_data_len = count, .qp_num = 0x123};
     assert_int_equal(verbs_address_read(testing->address, &where), 0);
     assert_int_equal(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
-    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&where, 10000), 0);
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&where.storage, 10000), 0);
     assert_int_equal(rdma_resolve_route(id, 10000), 0);
     int error = rdma_connect(id, &param) == 0 ? 0 : -errno;
     assert_int_equal(rdma_destroy_id(id), 0);

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -62,6 +63,19 @@ struct net_handler {
  * @return 0; -ENOMEM
  */
 base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max);
+
+/* An address in the kernel's form. */
+struct net_address {
+    struct sockaddr_storage storage;
+    socklen_t bytes;
+};
+
+/** Read an address from text. A link-local one names its interface: "[fe80::1%eth0]:11211". @return 0; -EINVAL. Any
+ * thread. */
+base_must_check int net_address_parse(const char *text, struct net_address *ret_address);
+
+/** Write an address as text. Any thread. */
+void net_address_format(const struct net_address *address, char *ret_text, size_t room);
 
 /* The users that may connect to a Unix socket. */
 struct net_unix_access {

@@ -2,6 +2,7 @@
 #include "task/net_internal.h"
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -33,13 +34,20 @@ static int parse_unix(const char *path, struct net_address *ret_address)
     return net_unix_address(path, (struct sockaddr_un *)&ret_address->storage);
 }
 
-/* `host` and `port` are the text's parts, the brackets of IPv6 left out. */
-static int parse_inet(const char *host, bool six, const char *port, struct net_address *ret_address)
+/* `host` and `port` are the text's parts, the brackets of IPv6 left out; `host` is cut behind the address. */
+static int parse_inet(char *host, bool six, const char *port, struct net_address *ret_address)
 {
     struct sockaddr_in6 address6 = {.sin6_family = AF_INET6};
     struct sockaddr_in address4 = {.sin_family = AF_INET};
     in_port_t *number = six ? &address6.sin6_port : &address4.sin_port;
     void *where = six ? (void *)&address6.sin6_addr : (void *)&address4.sin_addr;
+    char *interface = six ? strchr(host, '%') : NULL;
+    if (interface != NULL) {
+        *interface++ = '\0';
+        address6.sin6_scope_id = if_nametoindex(interface);
+        if (address6.sin6_scope_id == 0)
+            return -EINVAL;
+    }
     if (!parse_port(port, number) || inet_pton(six ? AF_INET6 : AF_INET, host, where) != 1)
         return -EINVAL;
     ret_address->bytes = six ? sizeof(address6) : sizeof(address4);
@@ -57,7 +65,7 @@ int net_address_parse(const char *text, struct net_address *ret_address)
     bool six = text[0] == '[';
     const char *begin = six ? text + 1 : text;
     const char *end = six ? colon - 1 : colon;
-    char host[INET6_ADDRSTRLEN];
+    char host[INET6_ADDRSTRLEN + IF_NAMESIZE];
     if (end < begin || (six && *end != ']') || (size_t)(end - begin) >= sizeof(host))
         return -EINVAL;
     memcpy(host, begin, (size_t)(end - begin));
@@ -73,7 +81,7 @@ const char *net_address_path(const struct net_address *address)
 
 void net_address_format(const struct net_address *address, char *ret_text, size_t room)
 {
-    char host[INET6_ADDRSTRLEN] = "";
+    char host[INET6_ADDRSTRLEN] = "", interface[IF_NAMESIZE];
     switch (address->storage.ss_family) {
     case AF_INET: {
         const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
@@ -84,7 +92,9 @@ void net_address_format(const struct net_address *address, char *ret_text, size_
     case AF_INET6: {
         const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address->storage;
         (void)inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof(host));
-        (void)snprintf(ret_text, room, "[%s]:%u", host, ntohs(six->sin6_port));
+        bool is_named = six->sin6_scope_id != 0 && if_indextoname(six->sin6_scope_id, interface) != NULL;
+        (void)snprintf(ret_text, room, "[%s%s%s]:%u", host, is_named ? "%" : "", is_named ? interface : "",
+                       ntohs(six->sin6_port));
         return;
     }
     default:

@@ -77,27 +77,12 @@ struct net_listener {
     struct task_sched *targets[];
 };
 
-struct net_address {
-    struct sockaddr_storage storage;
-    socklen_t bytes;
-};
-
 /* One request that a task waits for, on its stack. */
 struct net_call {
     struct task_io io;
     struct task_wait wait;
     bool finished;
 };
-
-/**
- * Read an address from text.
- *
- * @return 0; -EINVAL. Any thread.
- */
-base_must_check int net_address_parse(const char *text, struct net_address *ret_address);
-
-/** Write an address as text. Any thread. */
-void net_address_format(const struct net_address *address, char *ret_text, size_t room);
 
 /** The path of a Unix address; NULL if it is another kind. */
 const char *net_address_path(const struct net_address *address);

@@ -16,8 +16,8 @@ static const struct net_handler echo = {.ready = net_testing_echo_ready, .task_n
 static void addresses_are_text(void **state)
 {
     (void)state;
-    static const char *const good[] = {"127.0.0.1:11211", "0.0.0.0:0", "[::1]:65535", "unix:/run/tarn",
-                                       "[::]:1"};
+    static const char *const good[] = {"127.0.0.1:11211", "0.0.0.0:0", "[::1]:65535",
+                                       "unix:/run/tarn",  "[::]:1",    "[fe80::1%lo]:80"};
     static const char *const bad[] = {"",
                                       "127.0.0.1",
                                       "127.0.0.1:",
@@ -36,7 +36,10 @@ static void addresses_are_text(void **state)
                                       "[",
                                       "[:80",
                                       "127.0.0.1 :8080",
-                                      "]:80"};
+                                      "]:80",
+                                      "[fe80::1%]:80",
+                                      "[fe80::1%no-such]:80",
+                                      "127.0.0.1%lo:80"};
     char text[NET_ADDRESS_TEXT_MAX];
     struct net_address address;
     for (size_t i = 0; i < base_array_count(good); i++) {

@@ -5,8 +5,6 @@
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
-#include <netdb.h>
-#include <stdio.h>
 #include <string.h>
 
 #define RESOLVE_MS_MAX 2000
@@ -247,14 +245,10 @@ static int wait_for_step(struct verbs_connection *connection, enum verbs_step st
 /* Begin to serve a connection that is made. */
 static void begin_meeting(struct verbs_connection *connection)
 {
-    char host[64] = "?", port[16] = "?", name[FABRIC_NAME_BYTES];
-    struct sockaddr *address = rdma_get_peer_addr(connection->id);
-    const socklen_t bytes =
-        address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    (void)getnameinfo(address, bytes, host, sizeof(host), port, sizeof(port),
-                      NI_NUMERICHOST | NI_NUMERICSERV);
-    (void)snprintf(name, sizeof(name), address->sa_family == AF_INET6 ? "[%.40s]:%.5s" : "%.40s:%.5s", host,
-                   port);
+    struct net_address address;
+    char name[FABRIC_NAME_BYTES];
+    memcpy(&address.storage, rdma_get_peer_addr(connection->id), sizeof(address.storage));
+    net_address_format(&address, name, sizeof(name));
     fabric_connection_name(connection->owner, name);
     base_spin_lock(&connection->lock);
     connection->is_live = true;
@@ -363,20 +357,21 @@ static int milliseconds_left(uint64_t deadline_ns)
 }
 
 /* Resolve the address and the route. */
-static int resolve_route(struct verbs_connection *connection, struct sockaddr_storage *address,
+static int resolve_route(struct verbs_connection *connection, struct net_address *address,
                          uint64_t deadline_ns)
 {
     struct verbs *verbs = connection->verbs;
     struct sockaddr_storage from = verbs->device.address;
-    const bool has_from = verbs->device.has_address && from.ss_family == address->ss_family;
+    const bool has_from = verbs->device.has_address && from.ss_family == address->storage.ss_family;
     connection->step = VERBS_BEGUN; /* no event has come for it yet */
     if (rdma_create_id(verbs->events, &connection->id, connection, RDMA_PS_TCP) != 0) {
         connection->id = NULL;
         return -errno;
     }
     int error = set_traffic_class(connection);
-    if (error == 0 && rdma_resolve_addr(connection->id, has_from ? (struct sockaddr *)&from : NULL,
-                                        (struct sockaddr *)address, milliseconds_left(deadline_ns)) != 0)
+    if (error == 0 &&
+        rdma_resolve_addr(connection->id, has_from ? (struct sockaddr *)&from : NULL,
+                          (struct sockaddr *)&address->storage, milliseconds_left(deadline_ns)) != 0)
         error = -errno;
     if (error == 0)
         error = wait_for_step(connection, VERBS_RESOLVED, deadline_ns);
@@ -418,7 +413,7 @@ static int finish_meeting(struct verbs_connection *connection)
 }
 
 /* Send the first part of private data that is too long for one request; the listener keeps it. */
-static int say_part(struct verbs_connection *connection, struct sockaddr_storage *address,
+static int say_part(struct verbs_connection *connection, struct net_address *address,
                     struct verbs_hello *hello, uint64_t deadline_ns)
 {
     struct verbs_hello part = *hello;
@@ -438,7 +433,7 @@ static int say_part(struct verbs_connection *connection, struct sockaddr_storage
     return error == -EAGAIN ? 0 : error == 0 ? -EPROTO : error;
 }
 
-static int meet_peer(struct verbs_connection *connection, struct sockaddr_storage *address,
+static int meet_peer(struct verbs_connection *connection, struct net_address *address,
                      const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
     int error = make_queue_pair(connection);
@@ -458,7 +453,7 @@ int verbs_connect(void *state, const char *address, const struct tarn_fabric_con
                   uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct verbs_domain *domain = state;
-    struct sockaddr_storage where;
+    struct net_address where;
     int error = verbs_address_read(address, &where);
     if (error != 0)
         return error;

@@ -2,9 +2,6 @@
 #include "fabric/arrivals.h"
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 
 #define READY_MAX 128 /* clients that wait; further ones are refused */
@@ -26,29 +23,10 @@ struct verbs_listener {
     uint32_t parts_next;
 };
 
-/* ---- addresses ---------------------------------------------------------------------------------- */
-
-int verbs_address_read(const char *text, struct sockaddr_storage *ret_address)
+int verbs_address_read(const char *text, struct net_address *ret_address)
 {
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    char host[64];
-    const char *colon = strrchr(text, ':');
-    if (colon == NULL || colon == text || colon[1] == '\0' || (size_t)(colon - text) >= sizeof(host))
-        return -EINVAL;
-    size_t len = (size_t)(colon - text);
-    if (text[0] == '[' && text[len - 1] == ']') {
-        text++;
-        len -= 2;
-    }
-    memcpy(host, text, len);
-    host[len] = '\0';
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-        return -EINVAL;
-    memset(ret_address, 0, sizeof(*ret_address));
-    memcpy(ret_address, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    return 0;
+    const int error = net_address_parse(text, ret_address);
+    return error == 0 && ret_address->storage.ss_family == AF_UNIX ? -EINVAL : error;
 }
 
 int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id)
@@ -142,11 +120,11 @@ void verbs_listener_event(struct rdma_cm_event *event)
 
 /* ---- listening ---------------------------------------------------------------------------------- */
 
-static int begin_listening(struct verbs_listener *listener, struct sockaddr_storage *address)
+static int begin_listening(struct verbs_listener *listener, struct net_address *address)
 {
     if (rdma_create_id(listener->verbs->events, &listener->id, listener, RDMA_PS_TCP) != 0)
         return -errno;
-    int error = rdma_bind_addr(listener->id, (struct sockaddr *)address) == 0 ? 0 : -errno;
+    int error = rdma_bind_addr(listener->id, (struct sockaddr *)&address->storage) == 0 ? 0 : -errno;
     if (error == 0)
         error = verbs_check_device(listener->verbs, listener->id);
     if (error == 0 && rdma_listen(listener->id, READY_MAX) != 0)
@@ -159,7 +137,7 @@ static int begin_listening(struct verbs_listener *listener, struct sockaddr_stor
 int verbs_listen(void *state, const char *address, void **ret_listener)
 {
     struct verbs *verbs = state;
-    struct sockaddr_storage where;
+    struct net_address where;
     int error = verbs_address_read(address, &where);
     if (error != 0)
         return error;

@@ -6,6 +6,7 @@
 #include "fabric/fabric_internal.h"
 #include "fabric/service.h"
 #include "fabric/verbs/ring.h"
+#include "task/net.h"
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
@@ -193,8 +194,8 @@ void verbs_service_remove(struct verbs_connection *connection);
 /* The kind of object that an id of the connection manager belongs to; the first member of such objects. */
 enum verbs_what { VERBS_LISTENER, VERBS_CONNECTION };
 
-/** Read an address. @return 0; -EINVAL */
-base_must_check int verbs_address_read(const char *text, struct sockaddr_storage *ret_address);
+/** Read an address of IP. @return 0; -EINVAL */
+base_must_check int verbs_address_read(const char *text, struct net_address *ret_address);
 
 /** Check that the connection manager has chosen the fabric's device for an id. @return 0; -ENODEV (logged) */
 base_must_check int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id);
