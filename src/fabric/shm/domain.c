@@ -112,46 +112,31 @@ void shm_domain_close(void *state)
 
 /* ---- regions ------------------------------------------------------------------------------------ */
 
-/* The bytes that a region takes of its domain's. */
-static uint64_t own_bytes(const struct shm_region *own)
-{
-    return own->origin == NULL ? own->bytes : 0;
-}
-
-/* Take a slot and a part of the domain's bytes for a region. @return 0; -ENOSPC */
-static int take_slot(struct shm_domain *domain, struct shm_region *own, uint32_t *ret_slot)
-{
-    uint64_t *left_bytes = &domain->left_bytes[fabric_may_change(own->rights)];
-    uint32_t slot = 0;
-    task_mutex_assert_held(&domain->shm->service.lock);
-    while (slot < domain->table_slots && domain->regions[slot] != NULL)
-        slot++;
-    if (slot == domain->table_slots || own_bytes(own) > *left_bytes)
-        return -ENOSPC;
-    domain->regions[slot] = own;
-    *left_bytes -= own_bytes(own);
-    *ret_slot = slot;
-    return 0;
-}
-
 /* One of a region's holders has gone; the last gives back what the region had. */
 static void let_go_of_region(struct shm_region *own)
 {
     while (own != NULL && --own->holders == 0) {
         struct shm_domain *domain = own->domain;
         struct shm_region *origin = own->origin;
-        domain->left_bytes[fabric_may_change(own->rights)] += own_bytes(own);
+        domain->left_bytes[fabric_may_change(own->rights)] += origin == NULL ? own->bytes : 0;
         base_free(account_of(domain), own, sizeof(*own));
         let_go_of_domain(domain);
         own = origin;
     }
 }
 
-/* Make a region without a file, with a slot. @param origin  NULL: none @return 0; -ENOMEM; -ENOSPC */
+/* Make a region without a file, in a slot of the table. @param origin  NULL: none @return 0; -ENOMEM; -ENOSPC */
 static int begin_region(struct shm_domain *domain, const struct tarn_fabric_region *region,
                         struct shm_region *origin, uint32_t *ret_slot, struct shm_region **ret_own)
 {
+    const uint64_t bytes = origin == NULL ? region->bytes : 0;
+    uint64_t *left_bytes = &domain->left_bytes[fabric_may_change(region->handle.rights)];
+    uint32_t slot = 0;
     task_mutex_assert_held(&domain->shm->service.lock);
+    while (slot < domain->table_slots && domain->regions[slot] != NULL)
+        slot++;
+    if (slot == domain->table_slots || bytes > *left_bytes)
+        return -ENOSPC;
     struct shm_region *own = base_alloc(account_of(domain), sizeof(*own));
     if (own == NULL)
         return -ENOMEM;
@@ -163,14 +148,12 @@ static int begin_region(struct shm_domain *domain, const struct tarn_fabric_regi
                                .holders = 1};
     base_list_init(&own->link);
     base_list_init(&own->exposures);
-    int error = take_slot(domain, own, ret_slot);
-    if (error != 0) {
-        base_free(account_of(domain), own, sizeof(*own));
-        return error;
-    }
+    domain->regions[slot] = own;
     domain->holders++;
+    *left_bytes -= bytes;
     if (origin != NULL)
         origin->holders++;
+    *ret_slot = slot;
     *ret_own = own;
     return 0;
 }
@@ -239,8 +222,8 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
     struct fabric_service *service = &domain->shm->service;
-    struct shm_region *own;
-    uint32_t slot;
+    struct shm_region *own = NULL;
+    uint32_t slot = 0;
     int error = -EOPNOTSUPP;
     task_mutex_lock_firmly(&service->lock);
     struct shm_region *origin = find_origin(domain->shm, region);
