@@ -157,12 +157,12 @@ static int rank_gid(const struct ibv_gid_entry *entry, const struct sockaddr_sto
 
 static int choose_gid(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
 {
+    const int64_t first = base_max(options->gid, INT64_C(0)), end = options->gid < 0 ? GIDS_MAX : first + 1;
     int best = 0;
-    for (uint32_t i = 0; i < (options->gid < 0 ? GIDS_MAX : (uint32_t)options->gid + 1); i++) {
+    for (int64_t i = first; i < end; i++) {
         struct ibv_gid_entry entry;
         struct sockaddr_storage address;
-        if ((options->gid >= 0 && i != (uint32_t)options->gid) ||
-            ibv_query_gid_ex(device->context, device->port, i, &entry, 0) != 0)
+        if (ibv_query_gid_ex(device->context, device->port, (uint32_t)i, &entry, 0) != 0)
             continue;
         bool has_address = read_gid(&entry, &address);
         int suits = rank_gid(&entry, &address, has_address);
