@@ -185,10 +185,11 @@ static void step_locked(struct verbs_connection *connection, const struct rdma_c
         connection->step = VERBS_ROUTED;
         return;
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        connection->answer_bytes =
-            base_min((uint32_t)event->param.conn.private_data_len, (uint32_t)VERBS_WELCOME_BYTES);
-        memcpy(connection->answer, event->param.conn.private_data, connection->answer_bytes);
-        connection->step = VERBS_ANSWERED;
+        connection->step_error = verbs_hello_load(event->param.conn.private_data,
+                                                  event->param.conn.private_data_len, &connection->hello);
+        if (connection->step_error == 0 && connection->hello.kind != VERBS_WELCOME)
+            connection->step_error = -EPROTO;
+        connection->step = connection->step_error == 0 ? VERBS_ANSWERED : VERBS_OVER;
         return;
     case RDMA_CM_EVENT_ESTABLISHED:
         connection->step = VERBS_MET;
@@ -398,11 +399,7 @@ static int finish_meeting(struct verbs_connection *connection)
 {
     struct rdma_conn_param param;
     struct ibv_qp_attr attr;
-    int error = verbs_hello_load(connection->answer, connection->answer_bytes, &connection->hello);
-    if (error == 0 && connection->hello.kind != VERBS_WELCOME)
-        error = -EPROTO;
-    if (error == 0)
-        error = set_state(connection, IBV_QPS_INIT, &attr);
+    int error = set_state(connection, IBV_QPS_INIT, &attr);
     if (error == 0)
         error = make_memory(connection);
     if (error == 0)

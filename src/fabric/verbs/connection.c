@@ -283,13 +283,13 @@ int verbs_fence(void *state, uint64_t deadline_ns)
     return 0;
 }
 
-static bool has_said_bye(void *arg)
+static bool is_idle_or_over(void *arg)
 {
     const struct waiter *waiter = arg;
     struct verbs_connection *connection = waiter->connection;
     base_spin_lock(&connection->lock);
     verbs_poll_locked(connection);
-    const bool ready = connection->error != 0 || connection->done_count >= connection->bye;
+    const bool ready = connection->error != 0 || connection->done_count == connection->posted;
     base_spin_unlock(&connection->lock);
     return ready;
 }
@@ -298,7 +298,7 @@ static bool has_said_bye(void *arg)
 static void say_bye(struct verbs_connection *connection)
 {
     struct waiter waiter = {.connection = connection};
-    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm_queue, .arg = &waiter};
+    const struct fabric_condition condition = {.ready = is_idle_or_over, .arm = arm_queue, .arg = &waiter};
     const uint64_t heartbeat_ns = connection->verbs->options.heartbeat_ns;
     const uint64_t until_ns = task_now() + heartbeat_ns + heartbeat_ns / 2;
     base_spin_lock(&connection->lock);
@@ -306,7 +306,7 @@ static void say_bye(struct verbs_connection *connection)
     base_spin_unlock(&connection->lock);
     if (fabric_bell_wait(&connection->bell, &condition, until_ns) != -ECANCELED)
         return;
-    while (!has_said_bye(&waiter) && task_now() < until_ns) /* a cancelled task cannot sleep */
+    while (!is_idle_or_over(&waiter) && task_now() < until_ns) /* a cancelled task cannot sleep */
         task_yield();
 }
 

@@ -101,23 +101,21 @@ static uint32_t make_control(struct verbs_connection *connection, enum verbs_con
 }
 
 /* Send a control message, if there is room for it. */
-static bool send_control(struct verbs_connection *connection, enum verbs_control kind)
+static void send_control(struct verbs_connection *connection, enum verbs_control kind)
 {
     struct batch batch = {.count = 0};
     if (connection->qp == NULL || connection->error != 0 || !has_room(connection, &batch, 0))
-        return false;
+        return;
     struct ibv_send_wr *request =
         add_request(connection, &batch, IBV_WR_SEND_WITH_IMM, &(struct verbs_flight){.op = NULL});
     request->imm_data = make_control(connection, kind);
     post_batch(connection, &batch);
-    return true;
 }
 
 void verbs_say_bye_locked(struct verbs_connection *connection)
 {
     base_spin_assert_held(&connection->lock);
-    if (send_control(connection, VERBS_BYE))
-        connection->bye = connection->posted;
+    send_control(connection, VERBS_BYE);
 }
 
 void verbs_probe_locked(struct verbs_connection *connection)
@@ -355,7 +353,7 @@ void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
         post_slot(connection, connection->arrivals[at].slot);
     }
     if (tell && connection->owed > 0)
-        (void)send_control(connection, VERBS_CREDIT); /* without room the credit goes with the next message */
+        send_control(connection, VERBS_CREDIT); /* without room the credit goes with the next message */
 }
 
 bool verbs_owes_credit_locked(const struct verbs_connection *connection)

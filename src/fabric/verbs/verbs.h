@@ -257,9 +257,7 @@ struct verbs_connection {
     struct base_spin lock;
     enum verbs_step step;
     int step_error; /* the error that ended the meeting; 0: none */
-    uint8_t answer[VERBS_WELCOME_BYTES];
-    uint32_t answer_bytes;
-    int error; /* the error that ended the connection; 0: it lives */
+    int error;      /* the error that ended the connection; 0: it lives */
     const char *doing;
     struct tarn_fabric_op *culprit; /* the operation whose failure ended the connection, or NULL */
     bool is_live;                   /* the connection is made, and its user hears of its end */
@@ -280,7 +278,6 @@ struct verbs_connection {
     uint64_t posted,
         done_count;  /* work requests posted, and done, since the beginning; the difference is in flight */
     bool has_failed; /* a request has failed: none counts as done any more */
-    uint64_t bye;    /* value of `posted` after the leave was sent; 0: it was not sent */
     struct fabric_queue waiting; /* operations that are not wholly posted */
     struct fabric_queue done;    /* operations that are done, for their user to finish */
     uint64_t part;               /* bytes of the first waiting operation that are posted */
