@@ -576,7 +576,9 @@ static void no_memory_to_connect(struct testing_fabric *testing)
     }
     testing_connect(&pair);
     testing_disconnect(&pair);
-    assert_int_equal(testing_descriptors(), descriptors);
+    /* `tcp` keeps a client that gave up before its last socket had joined, until that is late */
+    for (uint64_t until_ns = TESTING_SECONDS(60); testing_descriptors() > descriptors;)
+        assert_true(task_now() < until_ns);
     testing_pair_close(&pair);
 }
 

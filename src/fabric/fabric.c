@@ -232,22 +232,16 @@ int tarn_fabric_listener_wait(struct tarn_fabric_listener *listener, uint64_t de
                               struct tarn_fabric_incoming **ret_incoming)
 {
     struct tarn_fabric *fabric = listener->fabric;
-    struct tarn_fabric_incoming *incoming = base_alloc(&fabric->node->memory, sizeof(*incoming));
-    if (incoming == NULL)
-        return -ENOMEM;
-    incoming->fabric = fabric;
-    int error = fabric->provider->listener_wait(listener->state, deadline_ns, &incoming->state);
-    if (error != 0) {
-        base_free(&fabric->node->memory, incoming, sizeof(*incoming));
-        return error;
-    }
-    *ret_incoming = incoming;
-    return 0;
+    int error = fabric->provider->listener_wait(listener->state, deadline_ns, ret_incoming);
+    if (error == 0)
+        (*ret_incoming)->fabric = fabric;
+    return error;
 }
 
 uint32_t tarn_fabric_incoming_data(const struct tarn_fabric_incoming *incoming, const void **ret_data)
 {
-    return incoming->fabric->provider->incoming_data(incoming->state, ret_data);
+    *ret_data = incoming->data;
+    return incoming->data_bytes;
 }
 
 #define RECEIVE_COUNT 16
@@ -302,7 +296,6 @@ int tarn_fabric_accept(struct tarn_fabric_incoming *incoming, struct tarn_fabric
                        const struct tarn_fabric_connect_options *options,
                        struct tarn_fabric_connection **ret_connection)
 {
-    struct tarn_fabric *fabric = incoming->fabric;
     struct tarn_fabric_connect_options filled;
     struct tarn_fabric_connection *connection = NULL;
     int error = fill_options(options, &filled);
@@ -312,17 +305,14 @@ int tarn_fabric_accept(struct tarn_fabric_incoming *incoming, struct tarn_fabric
         tarn_fabric_reject(incoming, error);
         return error;
     }
-    void *state = incoming->state;
-    base_free(&fabric->node->memory, incoming, sizeof(*incoming));
-    error = fabric->provider->accept(state, domain->state, &filled, connection, &connection->state);
+    error =
+        incoming->fabric->provider->accept(incoming, domain->state, &filled, connection, &connection->state);
     return begin_connection(connection, error, ret_connection);
 }
 
 void tarn_fabric_reject(struct tarn_fabric_incoming *incoming, int error)
 {
-    struct tarn_fabric *fabric = incoming->fabric;
-    fabric->provider->reject(incoming->state, error);
-    base_free(&fabric->node->memory, incoming, sizeof(*incoming));
+    incoming->fabric->provider->reject(incoming, error);
 }
 
 int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
@@ -343,7 +333,8 @@ int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
 
 uint32_t tarn_fabric_peer_data(const struct tarn_fabric_connection *connection, const void **ret_data)
 {
-    return connection->fabric->provider->peer_data(connection->state, ret_data);
+    *ret_data = connection->data;
+    return connection->data_bytes;
 }
 
 const char *tarn_fabric_peer_name(const struct tarn_fabric_connection *connection)
@@ -354,6 +345,14 @@ const char *tarn_fabric_peer_name(const struct tarn_fabric_connection *connectio
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name)
 {
     (void)snprintf(connection->name, sizeof(connection->name), "%s", name);
+}
+
+void fabric_connection_data(struct tarn_fabric_connection *connection, const void *data, uint32_t bytes)
+{
+    base_assert(bytes <= sizeof(connection->data));
+    if (bytes > 0)
+        memcpy(connection->data, data, bytes);
+    connection->data_bytes = bytes;
 }
 
 int tarn_fabric_error(const struct tarn_fabric_connection *connection)

@@ -77,6 +77,14 @@ static inline void fabric_queue_move_all(struct fabric_queue *queue, struct fabr
         fabric_queue_push(queue, op);
 }
 
+/* A client that wants to connect: a part of the provider's own object for it. */
+struct tarn_fabric_incoming {
+    struct base_list link;      /* the provider's: place in a listener's queue */
+    struct tarn_fabric *fabric; /* set by fabric.c */
+    const void *data;           /* the client's private data, in the provider's object */
+    uint32_t data_bytes;
+};
+
 /*
  * The table that a provider fills; the simulator's is handed in through task_node_options.fabric. States are
  * the provider's own. fabric.c does for all of them, before and after these calls, the checks of operations, the
@@ -118,18 +126,17 @@ struct fabric_provider {
     /** As the functions tarn_fabric_*() of these names. */
     int (*listen)(void *state, const char *address, void **ret_listener);
     void (*listener_close)(void *listener);
-    int (*listener_wait)(void *listener, uint64_t deadline_ns, void **ret_incoming);
-    uint32_t (*incoming_data)(const void *incoming, const void **ret_data);
+    int (*listener_wait)(void *listener, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming);
 
-    /** Accept; `incoming` is used up also on failure. @param owner  for fabric_connection_name() and _fail() */
-    int (*accept)(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
-                  struct tarn_fabric_connection *owner, void **ret_connection);
-    void (*reject)(void *incoming, int error);
+    /** Accept; `incoming` is used up also on failure. @param owner  for fabric_connection_name(), _data() and _fail() */
+    int (*accept)(struct tarn_fabric_incoming *incoming, void *domain,
+                  const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+                  void **ret_connection);
+    void (*reject)(struct tarn_fabric_incoming *incoming, int error);
 
-    /** As tarn_fabric_connect() and tarn_fabric_peer_data(). @param owner  as for accept() */
+    /** As tarn_fabric_connect(). @param owner  as for accept() */
     int (*connect)(void *domain, const char *address, const struct tarn_fabric_connect_options *options,
                    uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-    uint32_t (*peer_data)(const void *connection, const void **ret_data);
 
     /** Start a checked operation of a live connection; fabric_op_finish() is called once for it: in this call, in
      * wait(), in receive(), or in fail(). Sets `trip` if its fence makes it wait for the answers to all before it. */
@@ -180,6 +187,9 @@ void fabric_region_progress(const struct tarn_fabric_region *region, uint64_t do
 
 /** For providers: set the peer's name for the log, before the connection can fail. */
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name);
+
+/** For providers: set the peer's private data, before accept() or connect() returns. */
+void fabric_connection_data(struct tarn_fabric_connection *connection, const void *data, uint32_t bytes);
 
 /**
  * For providers: end a connection with an error, unless it has ended.

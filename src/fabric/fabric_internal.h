@@ -44,11 +44,6 @@ struct tarn_fabric_listener {
     void *state;
 };
 
-struct tarn_fabric_incoming {
-    struct tarn_fabric *fabric;
-    void *state;
-};
-
 struct tarn_fabric_connection {
     struct base_list link; /* place in fabric.connections */
     struct tarn_fabric *fabric;
@@ -57,6 +52,8 @@ struct tarn_fabric_connection {
     struct task_sched *sched; /* the scheduler whose tasks use the connection; NULL: plain threads do */
     _Atomic int error;        /* the error that ended the connection, set once; 0: it lives */
     char name[FABRIC_NAME_BYTES];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX]; /* the peer's private data */
+    uint32_t data_bytes;
     struct tarn_fabric_counters
         counters[TARN_FABRIC_TAGS_MAX]; /* counts by tag; the connection's user writes them */
 };

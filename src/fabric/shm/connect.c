@@ -73,8 +73,7 @@ static int adopt_peer(struct shm_connection *connection, const struct shm_greeti
     if (error != 0)
         return error;
     shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes, false);
-    connection->data_bytes = hello->data_bytes;
-    memcpy(connection->data, hello->data, hello->data_bytes);
+    fabric_connection_data(connection->owner, hello->data, hello->data_bytes);
     return shm_peer_domain_take(connection->shm, hello, greeting->fds[SHM_TABLE], &connection->peer);
 }
 
@@ -123,8 +122,9 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
     return error;
 }
 
-int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection)
+int shm_accept(struct tarn_fabric_incoming *incoming, void *state,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection)
 {
     const struct shm_domain *domain = state;
     const int closer = domain->shm->closer;

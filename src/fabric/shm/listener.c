@@ -25,8 +25,8 @@ struct shm_listener {
 
 /* A client that wants to connect. */
 struct shm_incoming {
-    struct base_list link;
-    struct shm_listener *listener; /* the listener while the client is silent */
+    struct tarn_fabric_incoming base; /* its link: place among the silent, or the ready */
+    struct shm_listener *listener;    /* the listener while the client is silent */
     struct shm *shm;
     struct fabric_source socket;
     struct shm_greeting greeting;
@@ -45,7 +45,7 @@ static void refuse_peer(struct shm_incoming *incoming, int error)
 
 static void leave_silent(struct shm_incoming *incoming)
 {
-    base_list_remove(&incoming->link);
+    base_list_remove(&incoming->base.link);
     incoming->listener->silent_count--;
     fabric_service_forget_locked(&incoming->shm->service, &incoming->socket);
 }
@@ -73,7 +73,9 @@ static void incoming_event(struct fabric_source *source)
     if (error == -EAGAIN)
         return;
     leave_silent(incoming);
-    if (error == 0 && fabric_arrivals_push(&listener->ready, &incoming->link))
+    incoming->base.data = incoming->greeting.hello.data;
+    incoming->base.data_bytes = incoming->greeting.hello.data_bytes;
+    if (error == 0 && fabric_arrivals_push(&listener->ready, &incoming->base))
         return;
     if (error == 0)
         error = -EUSERS;
@@ -99,9 +101,9 @@ static void take_in(struct shm_listener *listener, int fd)
         refuse_peer(incoming, -ENOMEM);
         return;
     }
-    base_list_push_back(&listener->silent, &incoming->link);
+    base_list_push_back(&listener->silent, &incoming->base.link);
     if (++listener->silent_count > SILENT_MAX)
-        drop_silent(base_container_of(listener->silent.next, struct shm_incoming, link), -EUSERS);
+        drop_silent(base_container_of(listener->silent.next, struct shm_incoming, base.link), -EUSERS);
 }
 
 /* Refuse a client when no descriptor is left to accept it with; otherwise it would wake the thread again and again. */
@@ -179,13 +181,14 @@ void shm_listener_close(void *state)
     struct shm_listener *listener = state;
     struct shm *shm = listener->shm;
     struct base_list *item;
+    struct tarn_fabric_incoming *client;
     task_mutex_lock_firmly(&shm->service.lock);
     fabric_service_forget_locked(&shm->service, &listener->socket);
     while ((item = base_list_first(&listener->silent)) != NULL)
-        drop_silent(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
+        drop_silent(base_container_of(item, struct shm_incoming, base.link), -ECONNREFUSED);
     task_mutex_unlock(&shm->service.lock);
-    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
-        refuse_peer(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
+    while ((client = fabric_arrivals_pop(&listener->ready)) != NULL)
+        shm_reject(client, -ECONNREFUSED);
     net_unix_remove(listener->address.sun_path, &listener->file);
     shm_socket_close(shm->closer, listener->socket.fd);
     if (listener->spare >= 0)
@@ -193,31 +196,20 @@ void shm_listener_close(void *state)
     base_free(&shm->node->memory, listener, sizeof(*listener));
 }
 
-int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+int shm_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming)
 {
     struct shm_listener *listener = state;
-    struct base_list *item;
-    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
-    if (error == 0)
-        *ret_incoming = base_container_of(item, struct shm_incoming, link);
-    return error;
+    return fabric_arrivals_wait(&listener->ready, deadline_ns, ret_incoming);
 }
 
-uint32_t shm_incoming_data(const void *state, const void **ret_data)
+void shm_reject(struct tarn_fabric_incoming *incoming, int error)
 {
-    const struct shm_incoming *incoming = state;
-    *ret_data = incoming->greeting.hello.data;
-    return incoming->greeting.hello.data_bytes;
+    refuse_peer(base_container_of(incoming, struct shm_incoming, base), error);
 }
 
-void shm_reject(void *state, int error)
+int shm_incoming_take(struct tarn_fabric_incoming *client, struct shm_greeting *ret_greeting)
 {
-    refuse_peer(state, error);
-}
-
-int shm_incoming_take(void *state, struct shm_greeting *ret_greeting)
-{
-    struct shm_incoming *incoming = state;
+    struct shm_incoming *incoming = base_container_of(client, struct shm_incoming, base);
     int fd = incoming->socket.fd;
     *ret_greeting = incoming->greeting;
     base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));

@@ -46,13 +46,6 @@ static void shm_close(void *state)
     base_free(&shm->node->memory, shm, sizeof(*shm));
 }
 
-static uint32_t shm_peer_data(const void *state, const void **ret_data)
-{
-    const struct shm_connection *connection = state;
-    *ret_data = connection->data;
-    return connection->data_bytes;
-}
-
 const struct fabric_provider fabric_provider_shm = {
     .name = "shm",
     .open = shm_open_provider,
@@ -66,11 +59,9 @@ const struct fabric_provider fabric_provider_shm = {
     .listen = shm_listen,
     .listener_close = shm_listener_close,
     .listener_wait = shm_listener_wait,
-    .incoming_data = shm_incoming_data,
     .accept = shm_accept,
     .reject = shm_reject,
     .connect = shm_connect,
-    .peer_data = shm_peer_data,
     .post = shm_post,
     .run = shm_run,
     .posted = shm_posted,

@@ -357,12 +357,11 @@ void shm_greeting_drop(int closer, struct shm_greeting *greeting);
 /** Members of struct fabric_provider, which says what each promises. */
 int shm_listen(void *state, const char *address, void **ret_listener);
 void shm_listener_close(void *state);
-int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-uint32_t shm_incoming_data(const void *state, const void **ret_data);
-void shm_reject(void *state, int error);
+int shm_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming);
+void shm_reject(struct tarn_fabric_incoming *incoming, int error);
 
 /** Free an incoming client; its hello's descriptors and its socket are the caller's. @return the socket */
-int shm_incoming_take(void *state, struct shm_greeting *ret_greeting);
+int shm_incoming_take(struct tarn_fabric_incoming *client, struct shm_greeting *ret_greeting);
 
 /* ---- connection.c, connect.c -------------------------------------------------------------------- */
 
@@ -387,8 +386,6 @@ struct shm_connection {
     struct shm_peer_domain peer;
     struct fabric_bell bell;
     struct fabric_queue pending; /* operations that wait for credit or a region, in the order of posting */
-    uint32_t data_bytes;         /* bytes of the peer's private data */
-    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 /** Wake the peer's service, which then rings its bell. */
@@ -404,8 +401,9 @@ void shm_socket_event(struct fabric_source *source);
 void shm_process_event(struct fabric_source *source);
 
 /** Members of struct fabric_provider, which says what each promises. */
-int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection);
+int shm_accept(struct tarn_fabric_incoming *incoming, void *state,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection);
 int shm_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 void shm_post(void *state, struct tarn_fabric_op *op);

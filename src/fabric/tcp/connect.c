@@ -22,8 +22,9 @@ struct attempt {
     uint64_t deadline_ns;
     const char *address; /* connecting: the listener's address */
     uint32_t sockets;
-    struct tcp_incoming *incoming; /* accepting: the client, which accept_task() frees */
-    struct tcp_hello hello;        /* the other side's hello or welcome */
+    struct tarn_fabric_incoming *client; /* accepting: the same, for tcp_reject() */
+    struct tcp_incoming *incoming;       /* accepting: the client, which accept_task() frees */
+    struct tcp_hello hello;              /* the other side's hello or welcome */
     int error;
     struct tcp_connection *connection;
 };
@@ -126,8 +127,7 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
     connection->wire.in_tls = connection->sockets[0].tls != NULL;
     tcp_wire_begin(&connection->wire, attempt->domain, attempt->hello.receive_count,
                    attempt->hello.receive_bytes);
-    connection->data_bytes = attempt->hello.data_bytes;
-    memcpy(connection->data, attempt->hello.data, attempt->hello.data_bytes);
+    fabric_connection_data(connection->owner, attempt->hello.data, attempt->hello.data_bytes);
     tcp_connection_prepare(connection);
     base_spin_lock(&tcp->bell.lock);
     base_list_push_back(&tcp->connections, &connection->link);
@@ -168,26 +168,29 @@ static void accept_task(void *arg)
     struct attempt *attempt = arg;
     struct tcp_connection *connection = make_connection(attempt);
     attempt->error = connection == NULL ? -ENOMEM : admit_client(attempt, connection);
-    tcp_reject(attempt->incoming, attempt->error);
+    tcp_reject(attempt->client, attempt->error);
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
     else if (connection != NULL)
         abandon_connection(connection);
 }
 
-int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection)
+int tcp_accept(struct tarn_fabric_incoming *client, void *state,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection)
 {
     struct tcp_domain *domain = state;
+    struct tcp_incoming *incoming = tcp_incoming_of(client);
     struct attempt attempt = {.domain = domain,
                               .owner = owner,
                               .options = options,
+                              .client = client,
                               .incoming = incoming,
                               .hello = *tcp_incoming_hello(incoming)};
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
-        tcp_reject(incoming, error);
+        tcp_reject(client, error);
         return error;
     }
     if (attempt.error == 0)

@@ -500,10 +500,3 @@ void tcp_disconnect(void *state)
     base_spin_unlock(&connection->bell.lock);
     tcp_connection_free(connection);
 }
-
-uint32_t tcp_peer_data(const void *state, const void **ret_data)
-{
-    const struct tcp_connection *connection = state;
-    *ret_data = connection->data;
-    return connection->data_bytes;
-}

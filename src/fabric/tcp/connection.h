@@ -48,8 +48,6 @@ struct tcp_connection {
     bool shut;                /* the sockets are to be shut */
     bool ending;              /* the sockets were shut and are about to be closed */
     uint32_t silent_beats;    /* ticks since something was received, or since the user disconnected */
-    uint32_t data_bytes;      /* bytes of the peer's private data */
-    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 /** The handlers of a connection's single socket, and of several sockets. */
@@ -65,8 +63,9 @@ void tcp_connection_prepare(struct tcp_connection *connection);
 void tcp_connection_beat(struct tcp_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */
-int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection);
+int tcp_accept(struct tarn_fabric_incoming *client, void *state,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection);
 int tcp_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
@@ -74,7 +73,6 @@ int tcp_connect(void *state, const char *address, const struct tarn_fabric_conne
 void tcp_connection_free(struct tcp_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */
-uint32_t tcp_peer_data(const void *state, const void **ret_data);
 void tcp_post(void *state, struct tarn_fabric_op *op);
 void tcp_posted(void *state);
 void tcp_progress(void *state);

@@ -38,8 +38,8 @@ struct tcp_listener {
 
 /* A client that wants to connect, or a socket that wants to join. */
 struct tcp_incoming {
-    struct base_list link;      /* place in `ready` or `gathering` */
-    struct tcp_waiting waiting; /* its part in the backlog, before */
+    struct tarn_fabric_incoming base; /* its link: place in `ready` or `gathering` */
+    struct tcp_waiting waiting;       /* its part in the backlog, before */
     struct tcp *tcp;
     struct tcp_listener *listener; /* its listener, until it is ready */
     struct net_connection *net;    /* its network connection, until it is ready */
@@ -56,7 +56,7 @@ struct tcp_incoming {
 
 static struct tcp_incoming *incoming_of(struct base_list *item)
 {
-    return base_container_of(item, struct tcp_incoming, link);
+    return base_container_of(item, struct tcp_incoming, base.link);
 }
 
 /* ---- those who come ----------------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ static void drop_client(struct tcp_waiting *client)
         net_shutdown(incoming->net);
         return;
     }
-    base_list_remove(&incoming->link); /* its sockets have not all come */
-    tcp_reject(incoming, -ECONNREFUSED);
+    base_list_remove(&incoming->base.link); /* its sockets have not all come */
+    tcp_reject(&incoming->base, -ECONNREFUSED);
 }
 
 /* Put a client at a stage of the backlog, or on to it. */
@@ -126,7 +126,7 @@ static int begin_incoming(struct net_connection *net, void *arg)
     incoming->listener = listener;
     incoming->net = net;
     incoming->fd = -1;
-    base_list_init(&incoming->link);
+    base_list_init(&incoming->base.link);
     net_set_user(net, incoming);
     net_peer(net, peer, sizeof(peer));
     incoming->waiting.host = tcp_host_of(peer);
@@ -157,12 +157,17 @@ static void refuse_socket(struct tcp_incoming *incoming, enum tcp_refusal why)
     tcp_hello_refuse(fd, tls, why);
 }
 
-void tcp_reject(void *state, int error)
+struct tcp_incoming *tcp_incoming_of(struct tarn_fabric_incoming *incoming)
 {
-    struct tcp_incoming *incoming = state;
+    return base_container_of(incoming, struct tcp_incoming, base);
+}
+
+void tcp_reject(struct tarn_fabric_incoming *base, int error)
+{
+    struct tcp_incoming *incoming = tcp_incoming_of(base);
     for (unsigned i = 0; i < TCP_SOCKETS_MAX; i++) {
         if (incoming->joined[i] != NULL)
-            tcp_reject(incoming->joined[i], error);
+            tcp_reject(&incoming->joined[i]->base, error);
     }
     refuse_socket(incoming, tcp_refusal_of(error));
     tcp_tls_close(incoming->tls);
@@ -214,7 +219,7 @@ static void admit_incoming(struct tcp_incoming *incoming)
         return;
     }
     if (incoming->hello.kind == TCP_HELLO && incoming->hello.number > 0) {
-        base_list_push_back(&incoming->listener->gathering, &incoming->link);
+        base_list_push_back(&incoming->listener->gathering, &incoming->base.link);
         if (!send_ticket(incoming))
             refuse_socket(incoming, TCP_REJECTED);
     }
@@ -289,13 +294,15 @@ static void settle_client(struct tcp_incoming *incoming)
             enter_stage(incoming, TCP_GATHERS);
         return;
     }
-    base_list_remove(&incoming->link);
+    base_list_remove(&incoming->base.link);
     base_spin_lock(&listener->bell.lock);
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
     const bool closing = listener->closing;
     base_spin_unlock(&listener->bell.lock);
-    if (closing || !fabric_arrivals_push(&listener->ready, &incoming->link))
-        tcp_reject(incoming, -ECONNREFUSED);
+    incoming->base.data = incoming->hello.data;
+    incoming->base.data_bytes = incoming->hello.data_bytes;
+    if (closing || !fabric_arrivals_push(&listener->ready, &incoming->base))
+        tcp_reject(&incoming->base, -ECONNREFUSED);
 }
 
 /* Add a socket to the client that it wants to join. */
@@ -303,7 +310,7 @@ static void join_client(struct tcp_incoming *incoming)
 {
     struct tcp_incoming *first = find_gathering(incoming->listener, &incoming->hello);
     if (first == NULL) {
-        tcp_reject(incoming, -ECONNREFUSED);
+        tcp_reject(&incoming->base, -ECONNREFUSED);
         return;
     }
     first->joined[incoming->hello.number] = incoming;
@@ -320,8 +327,8 @@ static void incoming_closed(struct net_connection *net)
     tcp_backlog_leave(&listener->backlog, &incoming->waiting);
     base_spin_unlock(&listener->bell.lock);
     if (incoming->fd < 0) {
-        base_list_remove(&incoming->link);
-        tcp_reject(incoming, -ECONNREFUSED);
+        base_list_remove(&incoming->base.link);
+        tcp_reject(&incoming->base, -ECONNREFUSED);
     } else if (incoming->hello.kind == TCP_JOIN) {
         join_client(incoming);
     } else {
@@ -413,32 +420,21 @@ void tcp_listener_close(void *state)
 {
     struct tcp_listener *listener = state;
     struct tcp *tcp = listener->tcp;
-    struct base_list *item;
+    struct tarn_fabric_incoming *client;
     while (fabric_run_on(tcp->sched, close_task, listener) != 0)
         (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to post the task's end: try again */
-    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
-        tcp_reject(incoming_of(item), -ECONNREFUSED);
+    while ((client = fabric_arrivals_pop(&listener->ready)) != NULL)
+        tcp_reject(client, -ECONNREFUSED);
     base_free(&tcp->node->memory, listener, sizeof(*listener));
 }
 
-int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+int tcp_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming)
 {
     struct tcp_listener *listener = state;
-    struct base_list *item;
-    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
-    if (error == 0)
-        *ret_incoming = incoming_of(item);
-    return error;
+    return fabric_arrivals_wait(&listener->ready, deadline_ns, ret_incoming);
 }
 
 const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming)
 {
     return &incoming->hello;
-}
-
-uint32_t tcp_incoming_data(const void *state, const void **ret_data)
-{
-    const struct tcp_incoming *incoming = state;
-    *ret_data = incoming->hello.data;
-    return incoming->hello.data_bytes;
 }

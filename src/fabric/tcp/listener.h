@@ -14,11 +14,13 @@ struct tcp_tls;
 /** Members of struct fabric_provider, which says what each promises. */
 int tcp_listen(void *state, const char *address, void **ret_listener);
 void tcp_listener_close(void *state);
-int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-uint32_t tcp_incoming_data(const void *state, const void **ret_data);
+int tcp_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming);
 
 /** Refuse an incoming's sockets, as far as they were not taken, and free it. A member as well. */
-void tcp_reject(void *state, int error);
+void tcp_reject(struct tarn_fabric_incoming *incoming, int error);
+
+/** The provider's part of an incoming. */
+struct tcp_incoming *tcp_incoming_of(struct tarn_fabric_incoming *incoming);
 
 /** The hello of an incoming. */
 const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming);

@@ -251,6 +251,7 @@ static void begin_meeting(struct verbs_connection *connection)
     memcpy(&address.storage, rdma_get_peer_addr(connection->id), sizeof(address.storage));
     net_address_format(&address, name, sizeof(name));
     fabric_connection_name(connection->owner, name);
+    fabric_connection_data(connection->owner, connection->hello.data, connection->hello.data_bytes);
     base_spin_lock(&connection->lock);
     connection->is_live = true;
     const bool over = connection->step == VERBS_OVER;
@@ -317,10 +318,11 @@ static int send_welcome(struct verbs_connection *connection,
     return error;
 }
 
-int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-                 struct tarn_fabric_connection *owner, void **ret_connection)
+int verbs_accept(struct tarn_fabric_incoming *incoming, void *state,
+                 const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+                 void **ret_connection)
 {
-    struct verbs_connection *connection = incoming;
+    struct verbs_connection *connection = base_container_of(incoming, struct verbs_connection, incoming);
     connection->domain = state;
     connection->owner = owner;
     set_sizes(connection, options);
@@ -335,7 +337,7 @@ int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_o
     if (error == 0)
         error = send_welcome(connection, options);
     if (error != 0) {
-        verbs_reject(connection, error);
+        verbs_reject(incoming, error);
         return error == -ENOMEM ? -ENOMEM : -ECONNRESET;
     }
     error = wait_for_step(connection, VERBS_MET, task_now() + 3 * connection->verbs->options.heartbeat_ns);
@@ -468,11 +470,4 @@ int verbs_connect(void *state, const char *address, const struct tarn_fabric_con
     begin_meeting(connection);
     *ret_connection = connection;
     return 0;
-}
-
-uint32_t verbs_peer_data(const void *state, const void **ret_data)
-{
-    const struct verbs_connection *connection = state;
-    *ret_data = connection->hello.data;
-    return connection->hello.data_bytes;
 }

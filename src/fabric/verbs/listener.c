@@ -99,7 +99,9 @@ static enum verbs_hello_kind admit_client(struct verbs_listener *listener, const
     incoming->hello = hello;
     incoming->id = event->id;
     event->id->context = incoming;
-    if (fabric_arrivals_push(&listener->ready, &incoming->link))
+    incoming->incoming.data = incoming->hello.data;
+    incoming->incoming.data_bytes = hello.data_bytes;
+    if (fabric_arrivals_push(&listener->ready, &incoming->incoming))
         return 0;
     incoming->id = NULL;
     verbs_connection_free(incoming);
@@ -159,33 +161,22 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
 void verbs_listener_close(void *state)
 {
     struct verbs_listener *listener = state;
-    struct base_list *item;
+    struct tarn_fabric_incoming *client;
     (void)rdma_destroy_id(listener->id); /* no client comes from now on */
-    while ((item = fabric_arrivals_pop(&listener->ready)) != NULL)
-        verbs_reject(base_container_of(item, struct verbs_connection, link), -ECONNREFUSED);
+    while ((client = fabric_arrivals_pop(&listener->ready)) != NULL)
+        verbs_reject(client, -ECONNREFUSED);
     base_free(&listener->verbs->node->memory, listener, sizeof(*listener));
 }
 
-int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+int verbs_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming)
 {
     struct verbs_listener *listener = state;
-    struct base_list *item;
-    int error = fabric_arrivals_wait(&listener->ready, deadline_ns, &item);
-    if (error == 0)
-        *ret_incoming = base_container_of(item, struct verbs_connection, link);
-    return error;
+    return fabric_arrivals_wait(&listener->ready, deadline_ns, ret_incoming);
 }
 
-uint32_t verbs_incoming_data(const void *state, const void **ret_data)
+void verbs_reject(struct tarn_fabric_incoming *client, int error)
 {
-    const struct verbs_connection *incoming = state;
-    *ret_data = incoming->hello.data;
-    return incoming->hello.data_bytes;
-}
-
-void verbs_reject(void *state, int error)
-{
-    struct verbs_connection *incoming = state;
+    struct verbs_connection *incoming = base_container_of(client, struct verbs_connection, incoming);
     refuse_peer(incoming->id, error == -ENOMEM ? VERBS_OUT_OF_MEMORY : VERBS_REFUSAL);
     verbs_connection_free(incoming);
 }

@@ -128,7 +128,7 @@ void verbs_service_add(struct verbs_connection *connection)
 void verbs_service_remove(struct verbs_connection *connection)
 {
     base_spin_lock(&connection->verbs->lock);
-    if (base_list_is_linked(&connection->link)) /* it is in no listener's list any more */
+    if (base_list_is_linked(&connection->link))
         base_list_remove(&connection->link);
     base_spin_unlock(&connection->verbs->lock);
 }

@@ -206,9 +206,8 @@ void verbs_listener_event(struct rdma_cm_event *event);
 /** Members of struct fabric_provider, which says what each promises. */
 int verbs_listen(void *state, const char *address, void **ret_listener);
 void verbs_listener_close(void *state);
-int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-uint32_t verbs_incoming_data(const void *state, const void **ret_data);
-void verbs_reject(void *state, int error);
+int verbs_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming);
+void verbs_reject(struct tarn_fabric_incoming *client, int error);
 
 /* ---- connections --------------------------------------------------------------------------------- */
 
@@ -246,7 +245,8 @@ struct verbs_arrival {
  */
 struct verbs_connection {
     enum verbs_what what;
-    struct base_list link; /* place in verbs.connections, or in a listener's list */
+    struct tarn_fabric_incoming incoming; /* while it is a client's, in a listener's list */
+    struct base_list link;                /* place in verbs.connections */
     struct verbs *verbs;
     struct verbs_domain *domain;
     struct tarn_fabric_connection *owner; /* the public object; NULL: not yet made */
@@ -356,11 +356,11 @@ void verbs_connection_lose(struct verbs_connection *connection, int error, const
 void verbs_connection_beat(struct verbs_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */
-int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
-                 struct tarn_fabric_connection *owner, void **ret_connection);
+int verbs_accept(struct tarn_fabric_incoming *incoming, void *state,
+                 const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+                 void **ret_connection);
 int verbs_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                   uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-uint32_t verbs_peer_data(const void *state, const void **ret_data);
 void verbs_post(void *state, struct tarn_fabric_op *op);
 void verbs_posted(void *state);
 void verbs_progress(void *state);

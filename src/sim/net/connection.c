@@ -106,8 +106,8 @@ static void free_connection(struct sim_connection *connection)
         sim_domain_reap(side->domain);
     }
     sim_event_cancel(connection->net->world, &connection->call);
-    if (base_list_is_linked(&connection->queued))
-        base_list_remove(&connection->queued);
+    if (base_list_is_linked(&connection->incoming.link))
+        base_list_remove(&connection->incoming.link);
     base_list_remove(&connection->link);
     sim_net_free(connection->net, connection, sizeof(*connection));
 }
@@ -260,8 +260,8 @@ int sim_listen(void *state, const char *address, void **ret_listener)
 /* Refuse a call; nobody has it any more. */
 static void refuse(struct sim_connection *connection, int error)
 {
-    if (base_list_is_linked(&connection->queued))
-        base_list_remove(&connection->queued);
+    if (base_list_is_linked(&connection->incoming.link))
+        base_list_remove(&connection->incoming.link);
     connection->meeting = SIM_REFUSED;
     connection->refusal = error == -ENOMEM ? -ENOBUFS : -ECONNREFUSED;
     if (connection->sides[0].gone)
@@ -275,7 +275,7 @@ void sim_listener_close(void *state)
     struct sim_listener *listener = state;
     struct base_list *first;
     while ((first = base_list_first(&listener->queue)) != NULL)
-        refuse(base_container_of(first, struct sim_connection, queued), -ECONNREFUSED);
+        refuse(base_container_of(first, struct sim_connection, incoming.link), -ECONNREFUSED);
     base_list_remove(&listener->link);
     sim_net_free(listener->device->net, listener, sizeof(*listener));
 }
@@ -285,35 +285,31 @@ static bool is_called(const void *arg)
     return !base_list_empty(&((const struct sim_listener *)arg)->queue);
 }
 
-int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+int sim_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming)
 {
     struct sim_listener *listener = state;
     int error = sim_net_wait(&listener->waits, is_called, listener, deadline_ns);
     if (error != 0)
         return error;
     struct sim_connection *connection =
-        base_container_of(base_list_pop_front(&listener->queue), struct sim_connection, queued);
+        base_container_of(base_list_pop_front(&listener->queue), struct sim_connection, incoming.link);
     connection->meeting = SIM_TAKEN;
-    *ret_incoming = connection;
+    connection->incoming.data = connection->sides[0].data;
+    connection->incoming.data_bytes = connection->sides[0].data_bytes;
+    *ret_incoming = &connection->incoming;
     return 0;
 }
 
-uint32_t sim_incoming_data(const void *incoming, const void **ret_data)
+void sim_reject(struct tarn_fabric_incoming *incoming, int error)
 {
-    const struct sim_side *caller = &((const struct sim_connection *)incoming)->sides[0];
-    *ret_data = caller->data;
-    return caller->data_bytes;
+    refuse(base_container_of(incoming, struct sim_connection, incoming), error);
 }
 
-void sim_reject(void *incoming, int error)
+int sim_accept(struct tarn_fabric_incoming *incoming, void *domain,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection)
 {
-    refuse(incoming, error);
-}
-
-int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection)
-{
-    struct sim_connection *connection = incoming;
+    struct sim_connection *connection = base_container_of(incoming, struct sim_connection, incoming);
     struct sim_side *caller = &connection->sides[0], *side = &connection->sides[1];
     fabric_connection_name(owner, "caller");
     /* that the caller has given up may be known, or still be on its way */
@@ -324,6 +320,7 @@ int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_op
         refuse(connection, error);
         return error;
     }
+    fabric_connection_data(owner, caller->data, caller->data_bytes);
     side->credit = caller->receive_count;
     caller->credit = side->receive_count;
     connection->meeting = SIM_ACCEPTED;
@@ -363,7 +360,7 @@ static void run_call(struct sim_event *event)
     } else {
         connection->meeting = SIM_QUEUED;
         connection->listener = there;
-        base_list_push_back(&listener->queue, &connection->queued);
+        base_list_push_back(&listener->queue, &connection->incoming.link);
         fabric_bell_ring(&listener->waits);
     }
 }
@@ -411,15 +408,9 @@ int sim_connect(void *state, const char *address, const struct tarn_fabric_conne
         hang_up(connection);
         return error;
     }
+    fabric_connection_data(owner, sim_side_other(side)->data, sim_side_other(side)->data_bytes);
     *ret_connection = side;
     return 0;
-}
-
-uint32_t sim_peer_data(const void *state, const void **ret_data)
-{
-    const struct sim_side *other = sim_side_other(state);
-    *ret_data = other->data;
-    return other->data_bytes;
 }
 
 /* ---- messages ----------------------------------------------------------------------------------- */

@@ -158,8 +158,8 @@ struct sim_side {
 enum sim_meeting { SIM_CALLING, SIM_QUEUED, SIM_TAKEN, SIM_ACCEPTED, SIM_REFUSED };
 
 struct sim_connection {
-    struct base_list link; /* net->connections */
-    struct base_list queued;
+    struct base_list link;                /* net->connections */
+    struct tarn_fabric_incoming incoming; /* in the listener's queue, until it is taken */
     struct sim_net *net;
     enum sim_meeting meeting;
     int refusal;                       /* the caller's error */
@@ -386,14 +386,13 @@ static inline bool sim_side_met(const struct sim_side *side)
 /** Members of struct fabric_provider, which says what each promises. */
 int sim_listen(void *state, const char *address, void **ret_listener);
 void sim_listener_close(void *state);
-int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-uint32_t sim_incoming_data(const void *incoming, const void **ret_data);
-int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
-               struct tarn_fabric_connection *owner, void **ret_connection);
-void sim_reject(void *incoming, int error);
+int sim_listener_wait(void *state, uint64_t deadline_ns, struct tarn_fabric_incoming **ret_incoming);
+int sim_accept(struct tarn_fabric_incoming *incoming, void *domain,
+               const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner,
+               void **ret_connection);
+void sim_reject(struct tarn_fabric_incoming *incoming, int error);
 int sim_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-uint32_t sim_peer_data(const void *state, const void **ret_data);
 int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 
