@@ -7,27 +7,19 @@
 #define VERSION  1
 #define NONCE_AT 48 /* offset of the nonce of a VERBS_REST, behind the data */
 
-/* Bytes of private data that a kind may carry. */
-static uint32_t data_bytes_max(enum verbs_hello_kind kind)
-{
-    switch (kind) {
-    case VERBS_HELLO:
-        return VERBS_REQUEST_DATA;
-    case VERBS_PART:
-        return VERBS_REQUEST_DATA;
-    case VERBS_REST:
-        return TARN_FABRIC_PRIVATE_BYTES_MAX - VERBS_REQUEST_DATA;
-    case VERBS_WELCOME:
-        return TARN_FABRIC_PRIVATE_BYTES_MAX;
-    default:
-        return 0;
-    }
-}
+/* The most bytes of private data of each kind. */
+static const uint32_t data_bytes_max[] = {
+    [VERBS_HELLO] = VERBS_REQUEST_DATA,
+    [VERBS_PART] = VERBS_REQUEST_DATA,
+    [VERBS_REST] = TARN_FABRIC_PRIVATE_BYTES_MAX - VERBS_REQUEST_DATA,
+    [VERBS_WELCOME] = TARN_FABRIC_PRIVATE_BYTES_MAX,
+    [VERBS_OUT_OF_MEMORY] = 0,
+};
 
 uint8_t verbs_hello_save(const struct verbs_hello *hello, uint8_t *bytes)
 {
     const uint8_t count = hello->kind == VERBS_WELCOME ? VERBS_WELCOME_BYTES : VERBS_REQUEST_BYTES;
-    base_assert(hello->data_bytes <= data_bytes_max(hello->kind));
+    base_assert(hello->data_bytes <= data_bytes_max[hello->kind]);
     memset(bytes, 0, count);
     base_store_le32(bytes, MARK);
     bytes[4] = VERSION;
@@ -53,8 +45,8 @@ int verbs_hello_load(const uint8_t *bytes, size_t count, struct verbs_hello *ret
         return -EPROTO;
     hello.kind = bytes[5];
     hello.data_bytes = bytes[6];
-    if (hello.kind < VERBS_HELLO || hello.kind > VERBS_OUT_OF_MEMORY ||
-        hello.data_bytes > data_bytes_max(hello.kind) || bytes[7] != 0 ||
+    if (hello.kind < VERBS_HELLO || hello.kind >= base_array_count(data_bytes_max) ||
+        hello.data_bytes > data_bytes_max[hello.kind] || bytes[7] != 0 ||
         (hello.kind == VERBS_WELCOME && count < VERBS_WELCOME_BYTES))
         return -EPROTO;
     if (hello.kind == VERBS_PART) {
