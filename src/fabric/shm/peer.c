@@ -16,11 +16,6 @@ struct shm_mapping {
     uint32_t users;
 };
 
-static struct base_account *account_of(const struct shm *shm)
-{
-    return &shm->node->memory;
-}
-
 /* ---- mapped files ------------------------------------------------------------------------------- */
 
 /* Take a mapping that there is already into use. @return NULL: there is none */
@@ -50,7 +45,7 @@ static void leave_mapping(struct shm *shm, struct shm_mapping *mapping)
     if (!is_last)
         return;
     shm_file_drop(&mapping->file);
-    base_free(account_of(shm), mapping, sizeof(*mapping));
+    base_free(&shm->node->memory, mapping, sizeof(*mapping));
 }
 
 /* Map a file, unless it is mapped. Two threads may do so at the same time, each for itself. @return 0; -EPROTO; -ENOMEM */
@@ -65,14 +60,14 @@ static int take_mapping(struct shm *shm, int fd, uint64_t bytes, bool writable,
         *ret_mapping = mapping;
         return 0;
     }
-    mapping = base_alloc(account_of(shm), sizeof(*mapping));
+    mapping = base_alloc(&shm->node->memory, sizeof(*mapping));
     if (mapping == NULL)
         return -ENOMEM;
     *mapping = (struct shm_mapping){
         .device = status.st_dev, .number = status.st_ino, .writable = writable, .users = 1};
     int error = shm_file_take(fd, bytes, writable, &mapping->file);
     if (error != 0) {
-        base_free(account_of(shm), mapping, sizeof(*mapping));
+        base_free(&shm->node->memory, mapping, sizeof(*mapping));
         return error;
     }
     base_spin_lock(&shm->mappings_lock);
@@ -87,7 +82,7 @@ static int take_mapping(struct shm *shm, int fd, uint64_t bytes, bool writable,
 static void drop_sight(struct shm *shm, struct shm_sight *sight)
 {
     leave_mapping(shm, sight->mapping);
-    base_free(account_of(shm), sight, sizeof(*sight));
+    base_free(&shm->node->memory, sight, sizeof(*sight));
 }
 
 /* Make the sight of a region that its owner has described. Nothing of that is believed. */
@@ -100,12 +95,12 @@ static int make_sight(struct shm_connection *connection, const struct shm_note *
     struct shm_peer_domain *peer = &connection->peer;
     if (note->slot >= peer->table_slots || note->generation == 0 || (note->rights & ~all) != 0)
         return -EPROTO;
-    struct shm_sight *sight = base_alloc(account_of(shm), sizeof(*sight));
+    struct shm_sight *sight = base_alloc(&shm->node->memory, sizeof(*sight));
     if (sight == NULL)
         return -ENOMEM;
     int error = take_mapping(shm, fd, note->bytes, fabric_may_change(note->rights), &sight->mapping);
     if (error != 0) {
-        base_free(account_of(shm), sight, sizeof(*sight));
+        base_free(&shm->node->memory, sight, sizeof(*sight));
         return error;
     }
     const _Atomic uint64_t *table = (const _Atomic uint64_t *)(const void *)peer->table->file.memory;
