@@ -79,7 +79,6 @@ static int make_memory(struct verbs_connection *connection)
     const uint64_t slots_bytes =
         base_align_up((uint64_t)connection->slots * connection->slot_bytes, BASE_PAGE_BYTES);
     const uint64_t longest = base_align_up((uint64_t)connection->hello.receive_bytes, BASE_PAGE_BYTES);
-    int error = 0;
     connection->ring.bytes = base_max(longest, UINT64_C(0) + VERBS_RING_BYTES);
     connection->memory_bytes = slots_bytes + connection->ring.bytes;
     connection->memory = base_map(account, BASE_PAGE_BYTES, connection->memory_bytes);
@@ -95,8 +94,9 @@ static int make_memory(struct verbs_connection *connection)
     if (connection->mr == NULL)
         return -errno;
     base_spin_lock(&connection->lock);
-    for (uint32_t i = 0; i < connection->slots && error == 0; i++)
-        error = verbs_post_receive_locked(connection, i);
+    for (uint32_t i = 0; i < connection->slots; i++)
+        verbs_post_receive_locked(connection, i);
+    const int error = connection->error;
     base_spin_unlock(&connection->lock);
     return error;
 }

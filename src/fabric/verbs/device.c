@@ -12,11 +12,12 @@
 
 /* ---- the URL ------------------------------------------------------------------------------------ */
 
-static int read_number(struct base_log *log, const char *option, const char *text, int64_t *ret_number)
+static int read_number(struct base_log *log, const char *option, const char *text, int64_t least,
+                       int64_t *ret_number)
 {
     uint64_t number;
-    if (base_parse_u64(text, &number) != 0 || number > 255)
-        return fabric_url_complain(log, option, "it takes a number of 0 to 255");
+    if (base_parse_u64(text, &number) != 0 || number > 255 || (int64_t)number < least)
+        return fabric_url_complain(log, option, "it takes a number of 0 to 255; ports begin with 1");
     *ret_number = (int64_t)number;
     return 0;
 }
@@ -24,18 +25,12 @@ static int read_number(struct base_log *log, const char *option, const char *tex
 static int read_option(struct base_log *log, const char *option, struct verbs_options *options)
 {
     const char *text;
-    int64_t port = 0;
-    if ((text = fabric_url_value(option, "port=")) != NULL) {
-        int error = read_number(log, option, text, &port);
-        if (error == 0 && port == 0)
-            error = fabric_url_complain(log, option, "the first port is 1");
-        options->port = (uint32_t)port;
-        return error;
-    }
+    if ((text = fabric_url_value(option, "port=")) != NULL)
+        return read_number(log, option, text, 1, &options->port);
     if ((text = fabric_url_value(option, "gid=")) != NULL)
-        return read_number(log, option, text, &options->gid);
+        return read_number(log, option, text, 0, &options->gid);
     if ((text = fabric_url_value(option, "traffic-class=")) != NULL)
-        return read_number(log, option, text, &options->traffic_class);
+        return read_number(log, option, text, 0, &options->traffic_class);
     if ((text = fabric_url_value(option, "heartbeat=")) != NULL)
         return fabric_url_heartbeat(log, option, text, &options->heartbeat_ns);
     if (strcmp(option, "whole-words") == 0) {
@@ -77,7 +72,7 @@ static int log_failure(struct base_log *log, const char *device, const char *rea
 }
 
 /* Find a port of a device that is up. @param wanted  its number; 0: any */
-static bool find_port(struct ibv_context *context, uint32_t wanted, uint8_t *ret_port)
+static bool find_port(struct ibv_context *context, int64_t wanted, uint8_t *ret_port)
 {
     struct ibv_device_attr attr;
     if (ibv_query_device(context, &attr) != 0)
@@ -117,8 +112,8 @@ static int open_device(struct base_log *log, const struct verbs_options *options
     ibv_free_device_list(list);
     if (device->context != NULL)
         return 0;
-    base_error(log, "no RDMA device", "device=\"%s\" port=%u there=\"%s\" reason=\"%s\"", options->device,
-               options->port, names, "it is not there, may not be opened, or no port of it is up");
+    base_error(log, "no RDMA device", "device=\"%s\" port=%d there=\"%s\" reason=\"%s\"", options->device,
+               (int)options->port, names, "it is not there, may not be opened, or no port of it is up");
     return -ENODEV;
 }
 
@@ -275,9 +270,4 @@ int verbs_device_open(struct base_log *log, const struct verbs_options *options,
               device.max_reads, device.inline_bytes, device.in_order ? "yes" : "no");
     *ret_device = device;
     return 0;
-}
-
-void verbs_device_close(struct verbs_device *device)
-{
-    (void)ibv_close_device(device->context);
 }

@@ -79,7 +79,8 @@ void verbs_domain_close(void *state)
     struct verbs_domain *domain = state;
     int error = ibv_dealloc_pd(domain->pd);
     base_assert(error == 0); /* its regions and connections are all freed */
-    verbs_local_drop(domain);
+    base_assert(domain->locals_count == 0);
+    base_free(account_of(domain), domain->locals, domain->locals_room * sizeof(struct verbs_local));
     base_account_give(account_of(domain), domain->charged_bytes);
     base_free(account_of(domain), domain, sizeof(*domain));
 }

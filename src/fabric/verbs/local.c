@@ -83,12 +83,6 @@ int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local
     }
 }
 
-void verbs_local_drop(struct verbs_domain *domain)
-{
-    base_assert(domain->locals_count == 0);
-    base_free(&domain->verbs->node->memory, domain->locals, domain->locals_room * sizeof(struct verbs_local));
-}
-
 /* ---- finding ------------------------------------------------------------------------------------ */
 
 /* Find an entry that holds all of a range: the one that begins last. @return NULL: none */

@@ -323,24 +323,18 @@ static uint8_t *slot_memory(const struct verbs_connection *connection, uint32_t 
     return connection->memory + (uint64_t)slot * connection->slot_bytes;
 }
 
-int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot)
+void verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot)
 {
     base_spin_assert_held(&connection->lock);
     struct ibv_sge vector = {.addr = (uintptr_t)slot_memory(connection, slot),
                              .length = connection->receive_bytes,
                              .lkey = connection->mr->lkey};
     struct ibv_recv_wr request = {.wr_id = RECEIVE_ID | slot, .sg_list = &vector, .num_sge = 1}, *bad;
-    if (connection->qp == NULL)
-        return 0;
-    return -ibv_post_recv(connection->qp, &request, &bad);
-}
-
-/* Post a slot again, unless the connection has ended. */
-static void post_slot(struct verbs_connection *connection, uint32_t slot)
-{
-    int error = connection->error == 0 ? verbs_post_receive_locked(connection, slot) : 0;
+    if (connection->qp == NULL || connection->error != 0)
+        return;
+    int error = ibv_post_recv(connection->qp, &request, &bad);
     if (error != 0)
-        verbs_die_locked(connection, error, "receive");
+        verbs_die_locked(connection, -error, "receive");
 }
 
 void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
@@ -350,7 +344,7 @@ void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
     connection->owed += connection->unposted_count;
     for (; connection->unposted_count > 0; connection->unposted_count--) {
         const uint32_t at = (connection->arrivals_first + count - connection->unposted_count) % count;
-        post_slot(connection, connection->arrivals[at].slot);
+        verbs_post_receive_locked(connection, connection->arrivals[at].slot);
     }
     if (tell && connection->owed > 0)
         send_control(connection, VERBS_CREDIT); /* without room the credit goes with the next message */
@@ -399,7 +393,7 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
     }
     if (kind == VERBS_BYE)
         verbs_die_locked(connection, -EPIPE, "peer");
-    post_slot(connection, arrival.slot);
+    verbs_post_receive_locked(connection, arrival.slot);
 }
 
 /* ---- completions -------------------------------------------------------------------------------- */

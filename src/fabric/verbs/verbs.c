@@ -21,7 +21,7 @@ static int verbs_open(struct tarn_node *node, void *provider_arg, struct tarn_fa
     if (error == 0) {
         error = verbs_service_start(verbs);
         if (error != 0)
-            verbs_device_close(&verbs->device);
+            (void)ibv_close_device(verbs->device.context);
     }
     if (error != 0) {
         base_free(&node->memory, verbs, sizeof(*verbs));
@@ -44,7 +44,7 @@ static void verbs_close(void *state)
 {
     struct verbs *verbs = state;
     verbs_service_stop(verbs);
-    verbs_device_close(&verbs->device);
+    (void)ibv_close_device(verbs->device.context);
     base_free(&verbs->node->memory, verbs, sizeof(*verbs));
 }
 

@@ -19,7 +19,7 @@ struct verbs_connection;
 /* The URL's options. */
 struct verbs_options {
     char device[64]; /* the card's name; "": the first with a port that is up */
-    uint32_t port;   /* the port's number; 0: the first that is up */
+    int64_t port;    /* the port's number; 0: the first that is up */
     int64_t gid;     /* index in the port's table; -1: the first that stands for an IP address */
     int64_t traffic_class;
     uint64_t heartbeat_ns;
@@ -60,9 +60,6 @@ base_must_check int verbs_device_open(struct base_log *log, const struct verbs_o
  */
 struct ibv_qp *verbs_queue_pair_make(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
                                      uint32_t receives, void *context, uint32_t *inline_bytes);
-
-/** Close the device. */
-void verbs_device_close(struct verbs_device *device);
 
 /* ---- domain.c: domains and regions --------------------------------------------------------------- */
 
@@ -113,9 +110,6 @@ base_must_check int verbs_local_add(struct verbs_domain *domain, const struct ve
 /** Remove memory from the table, and wait until the device uses it for no living connection any more: until all requests
  * with it are answered or given up. Yields. */
 void verbs_local_remove(struct verbs_domain *domain, const struct ibv_mr *mr);
-
-/** Free an empty table. */
-void verbs_local_drop(struct verbs_domain *domain);
 
 /**
  * Find a part of an operation's vectors in the table. The connection's lock is held.
@@ -316,8 +310,8 @@ void verbs_poll_locked(struct verbs_connection *connection);
 /** Post waiting operations, as far as credit, fences and room allow. */
 void verbs_pump_locked(struct verbs_connection *connection);
 
-/** Post the receive of a slot. @return 0 or negative errno */
-base_must_check int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot);
+/** Post the receive of a slot, unless the connection has ended; that it fails ends it. */
+void verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot);
 
 /** Post all received slots again. @param tell  send the credit at once */
 void verbs_give_back_locked(struct verbs_connection *connection, bool tell);
