@@ -6,7 +6,8 @@
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-void shm_connection_ring_peer(struct shm_connection *connection)
+/* Wake the peer's service, which then rings its bell. */
+static void ring_peer(struct shm_connection *connection)
 {
     /* If the socket is full, the peer has not read earlier bytes yet, and will look in any case. */
     (void)send(connection->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -111,7 +112,7 @@ void shm_fail(void *state)
     while ((op = fabric_queue_pop(&connection->pending)) != NULL)
         fabric_op_finish(op, tarn_fabric_error(connection->owner));
     shm_ring_tell(&connection->out, SHM_FAILED);
-    shm_connection_ring_peer(connection);
+    ring_peer(connection);
     fabric_bell_ring(&connection->bell); /* another task may be asleep until a rare message comes */
 }
 
@@ -173,7 +174,7 @@ static int send_message(struct shm_connection *connection, const struct tarn_fab
     if (written <= 0)
         return written < 0 ? written : WAITS;
     if (shm_ring_peer_sleeps(&connection->out))
-        shm_connection_ring_peer(connection);
+        ring_peer(connection);
     return 0;
 }
 
@@ -365,7 +366,7 @@ static int receive_try(struct shm_connection *connection, void *data, struct tar
         return tarn_fabric_error(connection->owner);
     }
     if (shm_ring_peer_sleeps(&connection->in))
-        shm_connection_ring_peer(connection);
+        ring_peer(connection);
     return taken;
 }
 
@@ -404,7 +405,7 @@ void shm_disconnect(void *state)
     if (connection->out.file.memory != NULL) { /* the two sides have met */
         shm_ring_tell(&connection->out,
                       SHM_LEFT); /* if both leave at once, one of them sees the other's word */
-        shm_connection_ring_peer(connection);
+        ring_peer(connection);
         shm_file_drop(&connection->out.file);
     }
     task_mutex_lock_firmly(&service->lock);

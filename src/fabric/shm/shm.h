@@ -388,9 +388,6 @@ struct shm_connection {
     struct fabric_queue pending; /* operations that wait for credit or a region, in the order of posting */
 };
 
-/** Wake the peer's service, which then rings its bell. */
-void shm_connection_ring_peer(struct shm_connection *connection);
-
 /** End and free a ghost, although its peer might still write. */
 void shm_ghost_end_locked(struct shm_connection *connection);
 

@@ -137,11 +137,15 @@ static int set_state(struct verbs_connection *connection, enum ibv_qp_state stat
     return -ibv_modify_qp(connection->qp, &attr, mask);
 }
 
-/* Make the queue pair ready to receive and to send. @param param  gets the most READs at once */
+/* Make the queue pair ready to receive and to send, with its memory. @param param  gets the most READs at once */
 static int open_queue_pair(struct verbs_connection *connection, struct rdma_conn_param *param)
 {
     struct ibv_qp_attr attr = {0};
-    int error = set_state(connection, IBV_QPS_RTR, &attr);
+    int error = set_state(connection, IBV_QPS_INIT, &attr);
+    if (error == 0)
+        error = make_memory(connection);
+    if (error == 0)
+        error = set_state(connection, IBV_QPS_RTR, &attr);
     param->responder_resources = attr.max_dest_rd_atomic;
     if (error == 0)
         error = set_state(connection, IBV_QPS_RTS, &attr);
@@ -307,12 +311,7 @@ static int send_welcome(struct verbs_connection *connection,
     const struct verbs_hello hello = hello_of(connection, options, VERBS_WELCOME);
     uint8_t bytes[VERBS_WELCOME_BYTES];
     struct rdma_conn_param param = param_of(connection, bytes, verbs_hello_save(&hello, bytes));
-    struct ibv_qp_attr attr;
-    int error = set_state(connection, IBV_QPS_INIT, &attr);
-    if (error == 0)
-        error = make_memory(connection);
-    if (error == 0)
-        error = open_queue_pair(connection, &param);
+    int error = open_queue_pair(connection, &param);
     if (error == 0 && rdma_accept(connection->id, &param) != 0)
         error = -errno;
     return error;
@@ -400,12 +399,7 @@ static int request_connection(struct verbs_connection *connection, const struct 
 static int finish_meeting(struct verbs_connection *connection)
 {
     struct rdma_conn_param param;
-    struct ibv_qp_attr attr;
-    int error = set_state(connection, IBV_QPS_INIT, &attr);
-    if (error == 0)
-        error = make_memory(connection);
-    if (error == 0)
-        error = open_queue_pair(connection, &param);
+    int error = open_queue_pair(connection, &param);
     if (error == 0 && rdma_establish(connection->id) != 0)
         error = -errno == -EINVAL ? -ECONNRESET : -errno;
     return error;

@@ -53,7 +53,8 @@ void verbs_connection_cut(struct verbs_connection *connection)
         (void)ibv_destroy_qp(qp); /* without the lock, because this waits for the service */
 }
 
-void verbs_connection_tell(struct verbs_connection *connection)
+/* Have the connection manager tell the peer that the connection has ended. */
+static void tell_peer(struct verbs_connection *connection)
 {
     if (connection->is_told)
         return;
@@ -115,7 +116,7 @@ void verbs_progress(void *state)
         fabric_op_finish(culprit, error);
     (void)fabric_connection_fail(connection->owner, connection->doing, error);
     finish_all(&failed, tarn_fabric_error(connection->owner));
-    verbs_connection_tell(connection);
+    tell_peer(connection);
 }
 
 /* ---- operations --------------------------------------------------------------------------------- */
@@ -320,6 +321,6 @@ void verbs_disconnect(void *state)
     connection->is_live = false;
     verbs_die_locked(connection, -ECONNABORTED, "disconnect");
     base_spin_unlock(&connection->lock);
-    verbs_connection_tell(connection);
+    tell_peer(connection);
     verbs_connection_free(connection);
 }

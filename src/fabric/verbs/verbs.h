@@ -328,9 +328,6 @@ void verbs_probe_locked(struct verbs_connection *connection);
 
 /* ---- connect.c, connection.c ----------------------------------------------------------------------- */
 
-/** Have the connection manager tell the peer that the connection has ended. */
-void verbs_connection_tell(struct verbs_connection *connection);
-
 /** Destroy the queue pair: the device uses no memory of requests in flight any more, and the peer can reach none. */
 void verbs_connection_cut(struct verbs_connection *connection);
 
