@@ -48,6 +48,11 @@ struct testing_fabric {
     const struct testing_subject *subject;
     struct task_testing *tasks; /* the schedulers of the test; NULL: it runs in plain threads */
     struct tarn_node *node;
+    struct task_sched *const
+        *scheds; /* the subject's TASK_TESTING_SCHEDS, for servers of a test that runs in plain
+                                         threads; NULL: it opens its own */
+    const char
+        *drive; /* a drive of the subject's, which the test may make a store of; NULL: it makes a file */
     struct tarn_fabric *fabric;
     struct tarn_fabric *client_fabric; /* the client's fabric; NULL: the same. testing_clients() chooses */
     char address[108];

@@ -70,10 +70,12 @@ struct tarn_space *space_testing_connect(const struct space_testing *self)
 static void open_scheds(struct space_testing *self)
 {
     struct tarn_node *node = self->testing->node;
-    self->owns_scheds = self->testing->tasks == NULL;
+    struct task_sched *const *scheds =
+        self->testing->tasks == NULL ? self->testing->scheds : self->testing->tasks->scheds;
+    self->owns_scheds = scheds == NULL;
     for (unsigned i = 0; i < 2; i++) {
         if (!self->owns_scheds) {
-            self->scheds[i] = self->testing->tasks->scheds[1 + i];
+            self->scheds[i] = scheds[1 + i];
             continue;
         }
         assert_int_equal(task_sched_open(node, NULL, &self->scheds[i]), 0);
@@ -95,8 +97,11 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
 {
     static _Atomic unsigned number;
     struct space_testing self = {.testing = testing, .lease_ns = lease_ns == 0 ? TESTING_LEASE_NS : lease_ns};
-    (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(),
-                   atomic_fetch_add(&number, 1));
+    if (testing->drive != NULL)
+        (void)snprintf(self.path, sizeof(self.path), "%s", testing->drive);
+    else
+        (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(),
+                       atomic_fetch_add(&number, 1));
     testing->subject->address(self.address, sizeof(self.address));
     for (unsigned i = 0; i < TESTING_SERVERS; i++)
         testing->subject->address(self.addresses[i], sizeof(self.addresses[i]));
@@ -117,7 +122,8 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
         space_testing_close_master(&self);
     cluster_leave(self.cluster);
     close_scheds(&self);
-    assert_int_equal(unlink(self.path), 0);
+    if (testing->drive == NULL)
+        assert_int_equal(unlink(self.path), 0);
 }
 
 struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, const char *name,

@@ -69,6 +69,18 @@ static void net_testing_spawn(struct sim_world *world, struct sim_node *node, st
         assert_int_equal(sim_thread(node, "thread", net_testing_thread, &net_testing_threads), 0);
 }
 
+/* Give the test a drive, if it is to have one. */
+static void net_testing_add_drive(struct sim_world *world, const struct net_testing *options,
+                                  struct testing_fabric *testing)
+{
+    const struct sim_drive_options drive_options = {.bytes = options->drive_bytes, .write_cache = true};
+    struct sim_drive *drive;
+    if (options->drive_bytes == 0)
+        return;
+    assert_int_equal(sim_drive_add(world, "disk", &drive_options, &drive), 0);
+    testing->drive = "disk";
+}
+
 static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
 {
     const struct net_testing *options = testing->subject->arg;
@@ -89,6 +101,8 @@ static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
     testing->node = tasks.node = sim_node_tarn(node);
     for (uint32_t i = 0; i < TASK_TESTING_SCHEDS; i++)
         tasks.scheds[i] = sim_node_sched(node, i);
+    testing->scheds = tasks.scheds;
+    net_testing_add_drive(world, options, testing);
     net_testing_spawn(world, node, &tasks, in_tasks);
     if (sim_world_run(world, TASK_FOREVER, NULL, NULL) != 0)
         fail_msg("%s", sim_world_failure(world));

@@ -11,9 +11,10 @@
 struct net_testing {
     uint64_t seed;
     uint32_t troubles;
-    const char *card;   /* of all nodes; NULL: none */
-    bool refuses_whole; /* READs of whole words */
-    uint64_t slower;    /* as many times as it would, a gigabyte takes to be made or registered; 0: once */
+    const char *card;     /* of all nodes; NULL: none */
+    bool refuses_whole;   /* READs of whole words */
+    uint64_t drive_bytes; /* of a drive on which tests may make a store; 0: there is none */
+    uint64_t slower;      /* as many times as it would, a gigabyte takes to be made or registered; 0: once */
 };
 
 /* of the test that is running */
