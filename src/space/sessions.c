@@ -128,6 +128,7 @@ void master_reap_task(void *arg)
         expire_sessions(master);
         end_fenced(master);
         master_reclaim(master);
+        master_tally(master);
         error = task_semaphore_wait(&master->reap, task_now() + master->lease_ns / LOOKS);
     } while (error != -ECANCELED);
     master_leave(master, &master->tasks);
