@@ -447,8 +447,10 @@ int tarn_space_join_ns(struct tarn_space *space, const char *name, const void *s
 void tarn_space_leave_ns(struct tarn_space_namespace *of)
 {
     base_assert(base_list_empty(&of->regions));
+    task_mutex_lock_firmly(&of->space->control); /* a session that is being begun goes through the list */
     client_free_links(of);
     base_list_remove(&of->link);
+    task_mutex_unlock(&of->space->control);
     base_free(&of->space->node->memory, of, sizeof(*of));
 }
 

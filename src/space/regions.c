@@ -149,7 +149,9 @@ void tarn_space_drop(struct tarn_space_region *region)
     const uint32_t number = region->number;
     const bool is_held = region->error == 0;
     base_assert(region->memory == NULL);
-    base_list_remove(&region->link); /* before the call: a session that begins meanwhile does not hold it */
+    task_mutex_lock_firmly(&of->space->control); /* a session that is being begun goes through the list */
+    base_list_remove(&region->link);             /* before the call: one that begins meanwhile does not hold it */
+    task_mutex_unlock(&of->space->control);
     base_free(account, region->targets, region->target_count * sizeof(*region->targets));
     base_free(account, region, sizeof(*region));
     if (is_held)
