@@ -81,9 +81,8 @@ bool client_holds(const struct tarn_space *space)
     return task_now() < atomic_load_explicit(&space->held_until_ns, memory_order_relaxed);
 }
 
-/* Ask for the session alone, in an attempt of its own. */
-static int ask_simply(struct tarn_space *space, enum space_method method, uint8_t *request,
-                      const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns)
+int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
+                    const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns)
 {
     bool is_connected;
     struct tarn_rpc_call call = {.method = (uint32_t)method,
@@ -108,7 +107,7 @@ static int say_hello(struct tarn_space *space, uint64_t deadline_ns)
     base_spin_lock(&space->lock);
     memcpy(space->session, id, sizeof(id));
     base_spin_unlock(&space->lock);
-    error = ask_simply(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
+    error = client_ask_once(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
     if (error != 0)
         return error;
     struct space_cursor cursor = space_cursor_from(result, sizeof(result));
@@ -142,7 +141,7 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
     uint8_t request[SPACE_REQUEST_MAX], result[SPACE_REGION_BYTES];
     struct space_cursor end = client_begin(request);
     put_credentials(&end, of->name, of->secret, of->secret_bytes);
-    int error = ask_simply(space, SPACE_JOIN, request, &end, result, 4, deadline_ns);
+    int error = client_ask_once(space, SPACE_JOIN, request, &end, result, 4, deadline_ns);
     const bool is_gone =
         error == -ENOENT || error == -EACCES || (error == 0 && base_load_le32(result) != of->number);
     for (struct base_list *at = of->regions.next; at != &of->regions; at = at->next) {
@@ -151,7 +150,7 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
             end = client_begin(request);
             space_put(&end, of->number, 4);
             space_put(&end, region->number, 4);
-            error = ask_simply(space, SPACE_HOLD, request, &end, result, sizeof(result), deadline_ns);
+            error = client_ask_once(space, SPACE_HOLD, request, &end, result, sizeof(result), deadline_ns);
         }
         if (is_gone || error == -ENOENT) {
             region->error = -ESTALE;
@@ -394,7 +393,7 @@ void tarn_space_disconnect(struct tarn_space *space)
     base_assert(base_list_empty(&space->namespaces) && base_list_empty(&space->posted_pieces));
     task_worker_stop(&space->keeper);
     if (!atomic_load(&space->is_lost) && space->rpc != NULL) /* else the master ends the session by itself */
-        (void)ask_simply(space, SPACE_BYE, request, &end, NULL, 0, task_now() + PATIENCE_NS);
+        (void)client_ask_once(space, SPACE_BYE, request, &end, NULL, 0, task_now() + PATIENCE_NS);
     free_space(space);
 }
 

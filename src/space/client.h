@@ -109,6 +109,11 @@ base_must_check int client_ask(struct tarn_space *space, enum space_method metho
                                const struct space_cursor *end, uint8_t *result, uint32_t room,
                                uint64_t deadline_ns, uint32_t *ret_bytes);
 
+/** Ask the master in one attempt, and in the session that there is. The caller has `control`. @param room  the bytes that
+ * are expected @return what the master answers; an error of rpc's. Yields. */
+int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
+                    const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns);
+
 /** Begin a request: the session's bytes, and then what is put at the cursor. */
 struct space_cursor client_begin(uint8_t *request);
 

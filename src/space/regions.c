@@ -39,14 +39,17 @@ static int make_region(struct tarn_space_namespace *of, const struct space_regio
     return 0;
 }
 
-/* Have the master hold a region no longer, if it can be told. */
+/* Have the master hold a region no longer. In one attempt, and in the session that holds it, because in another one this
+ * would take another hold of the same region away. The caller has `control`. */
 static void unhold(struct tarn_space_namespace *of, uint32_t number)
 {
     uint8_t request[SPACE_REQUEST_MAX];
     struct space_cursor end = client_begin(request);
+    int error = -ESTALE;
     space_put(&end, of->number, 4);
     space_put(&end, number, 4);
-    int error = client_ask(of->space, SPACE_DROP, request, &end, NULL, 0, task_now() + DROP_NS, NULL);
+    if (!atomic_load(&of->space->is_lost))
+        error = client_ask_once(of->space, SPACE_DROP, request, &end, NULL, 0, task_now() + DROP_NS);
     if (error != 0 && error != -ENOENT)
         atomic_store(&of->space->is_lost, true); /* the next session does not hold it */
 }
@@ -68,7 +71,7 @@ static int hold_region(struct tarn_space_namespace *of, enum space_method method
                 ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
                 : -EPROTO;
     if (error != 0) {
-        unhold(of, row.number);
+        atomic_store(&of->space->is_lost, true); /* the next session does not hold it */
         return error;
     }
     error = client_locate(region, deadline_ns);
@@ -146,16 +149,14 @@ void tarn_space_drop(struct tarn_space_region *region)
 {
     struct tarn_space_namespace *of = region->of;
     struct base_account *account = &of->space->node->memory;
-    const uint32_t number = region->number;
-    const bool is_held = region->error == 0;
     base_assert(region->memory == NULL);
-    task_mutex_lock_firmly(&of->space->control); /* a session that is being begun goes through the list */
-    base_list_remove(&region->link);             /* before the call: one that begins meanwhile does not hold it */
+    task_mutex_lock_firmly(&of->space->control);
+    base_list_remove(&region->link); /* a session that begins from now on does not hold it */
+    if (region->error == 0)
+        unhold(of, region->number);
     task_mutex_unlock(&of->space->control);
     base_free(account, region->targets, region->target_count * sizeof(*region->targets));
     base_free(account, region, sizeof(*region));
-    if (is_held)
-        unhold(of, number);
 }
 
 void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_info *ret_info)
