@@ -2,6 +2,7 @@
 #include "base/random.h"
 #include "space/client.h"
 #include "space/conformance_testing.h"
+#include "space/server.h"
 
 #define SOON       TESTING_SECONDS(60)
 #define ALL_CHUNKS ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
@@ -65,8 +66,9 @@ static void reach_for_others(struct space_testing *self)
     }
     assert_int_equal(word, 9);
 
-    /* a stranger; a session that has not joined; rubbish */
+    /* a stranger; a session that has not joined; rubbish; memory that is lost */
     struct space_hello hello = {.space_namespace = mine->number};
+    memcpy(hello.identity, self->servers[0]->identity, SPACE_IDENTITY_BYTES);
     assert_int_equal(connect_as(self, other->domain, &hello, SPACE_HELLO_BYTES, &connection), -ECONNREFUSED);
     memcpy(hello.session, other->session, SPACE_SESSION_BYTES);
     assert_int_equal(connect_as(self, other->domain, &hello, SPACE_HELLO_BYTES, &connection), -ECONNREFUSED);
@@ -76,10 +78,13 @@ static void reach_for_others(struct space_testing *self)
     assert_int_equal(connect_as(self, other->domain, &hello, SPACE_HELLO_BYTES - 1, &connection),
                      -ECONNREFUSED);
     assert_int_equal(connect_as(self, other->domain, &hello, 0, &connection), -ECONNREFUSED);
+    hello.identity[0] ^= 1;
+    assert_int_equal(connect_as(self, other->domain, &hello, SPACE_HELLO_BYTES, &connection), -ECONNREFUSED);
+    hello.identity[0] ^= 1;
     space_master_stats(self->master, &stats);
     assert_int_equal(stats.sessions_refused, 3);
     space_server_stats(self->servers[0], &server);
-    assert_int_equal(server.refused, 5);
+    assert_int_equal(server.refused, 6);
     assert_int_equal(connect_as(self, other->domain, &hello, SPACE_HELLO_BYTES, &connection), 0);
     tarn_fabric_disconnect(connection);
 

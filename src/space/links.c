@@ -108,8 +108,9 @@ void client_free_links(struct tarn_space_namespace *of)
     }
 }
 
-/* Ask the master for a memory server's address. */
-static int ask_address(const struct client_link *link, char *ret_address, uint64_t deadline_ns)
+/* Ask the master for a memory server's identity and address. */
+static int ask_address(const struct client_link *link, uint8_t *ret_identity, char *ret_address,
+                       uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX], result[SERVER_BYTES];
     struct space_cursor end = client_begin(request);
@@ -121,14 +122,15 @@ static int ask_address(const struct client_link *link, char *ret_address, uint64
     if (error != 0)
         return error;
     struct space_cursor cursor = space_cursor_from(result, bytes);
-    (void)space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
+    const void *identity = space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
     space_take_zeros(&cursor, 4);
     const size_t name_bytes = space_take(&cursor, 2), address_bytes = space_take(&cursor, 2);
     (void)space_take_bytes(&cursor, name_bytes);
-    return space_take_text(&cursor, address_bytes, ret_address, SPACE_ADDRESS_MAX) &&
-                   space_cursor_is_done(&cursor)
-               ? 0
-               : -EPROTO;
+    if (!space_take_text(&cursor, address_bytes, ret_address, SPACE_ADDRESS_MAX) ||
+        !space_cursor_is_done(&cursor))
+        return -EPROTO;
+    memcpy(ret_identity, identity, SPACE_IDENTITY_BYTES);
+    return 0;
 }
 
 /* Connect a link in one attempt. */
@@ -140,7 +142,7 @@ static int connect_link(struct client_link *link, uint64_t deadline_ns)
     struct space_hello hello = {.space_namespace = link->of->number};
     const struct tarn_fabric_connect_options options = {
         .data = data, .data_bytes = sizeof(data), .messages_are_rare = true};
-    int error = ask_address(link, address, deadline_ns);
+    int error = ask_address(link, hello.identity, address, deadline_ns);
     if (error != 0)
         return error;
     memcpy(hello.session, space->session, SPACE_SESSION_BYTES);

@@ -23,6 +23,8 @@ static int admit_client(struct server_client *client)
     const void *data;
     const uint32_t bytes = tarn_fabric_incoming_data(client->incoming, &data);
     int error = space_hello_load(data, bytes, &client->hello);
+    if (error == 0 && memcmp(client->hello.identity, server->identity, SPACE_IDENTITY_BYTES) != 0)
+        error = -ENXIO; /* it looks for memory that was here before */
     if (error == 0)
         error = server_ask_admission(server, &client->hello);
     if (error == 0 && client->is_fenced)

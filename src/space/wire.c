@@ -159,8 +159,8 @@ void space_hello_save(const struct space_hello *hello, void *bytes)
     struct space_cursor cursor = space_cursor_to(bytes, SPACE_HELLO_BYTES);
     space_put(&cursor, MAGIC, 8);
     space_put_bytes(&cursor, hello->session, SPACE_SESSION_BYTES);
+    space_put_bytes(&cursor, hello->identity, SPACE_IDENTITY_BYTES);
     space_put(&cursor, hello->space_namespace, 4);
-    space_put(&cursor, 0, 8);
     space_put(&cursor, 0, 4);
 }
 
@@ -169,12 +169,13 @@ int space_hello_load(const void *bytes, size_t count, struct space_hello *ret_he
     struct space_cursor cursor = space_cursor_from(bytes, count);
     const bool is_ours = space_take(&cursor, 8) == MAGIC;
     const void *session = space_take_bytes(&cursor, SPACE_SESSION_BYTES);
+    const void *identity = space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
     const uint32_t number = (uint32_t)space_take(&cursor, 4);
-    space_take_zeros(&cursor, 8);
     space_take_zeros(&cursor, 4);
     if (!is_ours || !space_cursor_is_done(&cursor))
         return -EPROTO;
     memcpy(ret_hello->session, session, SPACE_SESSION_BYTES);
+    memcpy(ret_hello->identity, identity, SPACE_IDENTITY_BYTES);
     ret_hello->space_namespace = number;
     return 0;
 }

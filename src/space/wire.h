@@ -12,7 +12,7 @@
 #define SPACE_SESSION_BYTES  16
 #define SPACE_IDENTITY_BYTES 16
 #define SPACE_ADDRESS_MAX    107 /* the most bytes of an address, as tarn_fabric_connect() takes it */
-#define SPACE_HELLO_BYTES    40  /* bytes of a client's hello to a memory server */
+#define SPACE_HELLO_BYTES    48  /* bytes of a client's hello to a memory server */
 #define SPACE_REGION_BYTES   32
 #define SPACE_PLACE_BYTES    24
 #define SPACE_KEYS_BYTES     24
@@ -146,6 +146,7 @@ uint32_t space_rights(enum tarn_space_class memory_class);
 /* A client's hello to a memory server. */
 struct space_hello {
     uint8_t session[SPACE_SESSION_BYTES];
+    uint8_t identity[SPACE_IDENTITY_BYTES]; /* of the memory that the client looks for: it may be lost */
     uint32_t space_namespace;
 };
 
