@@ -70,6 +70,8 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
         int error = client_reach(region, part->target, deadline_ns);
         if (error != 0)
             return error;
+        if (region->error != 0)
+            return region->error; /* it was gone when the session was begun again meanwhile */
     }
     op->tag = TAG;
     op->handle = &target->handle;
@@ -132,12 +134,24 @@ static uint32_t cut_vectors(const struct tarn_space_op *op, uint64_t skip, uint6
     return count;
 }
 
+/* End an operation of which nothing more is posted. */
+static void end_op(struct tarn_space_op *op, int result)
+{
+    op->result = op->result == 0 ? result : op->result;
+    op->done_bytes = op->bytes;
+    op->finished = op->pieces == 0;
+}
+
 /* Post as much of an operation as can be now. */
 static void post_more(struct tarn_space *space, struct tarn_space_op *op)
 {
     while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
         struct client_target *target = &op->region->targets[part.target];
+        if (op->region->error != 0) { /* it was gone when the session was begun again meanwhile */
+            end_op(op, op->region->error);
+            return;
+        }
         if (!client_is_up(target->link) || target->handle.key == 0 || !client_has_session(space))
             return;
         struct client_piece *piece =
@@ -189,14 +203,6 @@ static int begin_op(struct tarn_space_op *op)
     return is_within(op->region, op->offset, op->bytes) ? 0 : -EINVAL;
 }
 
-/* End an operation of which nothing is posted. */
-static void end_op(struct tarn_space_op *op, int result)
-{
-    op->result = op->result == 0 ? result : op->result;
-    op->done_bytes = op->bytes;
-    op->finished = op->pieces == 0;
-}
-
 void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -233,6 +239,8 @@ static void await_piece(struct tarn_space *space, struct client_piece *piece, ui
 static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint64_t deadline_ns)
 {
     post_more(space, op);
+    if (op->finished)
+        return;
     struct client_piece *piece = find_piece(space, op);
     int error = 0;
     if (piece == NULL && op->pieces == 0) {
@@ -246,7 +254,7 @@ static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint6
         await_piece(space, piece, deadline_ns);
     else if (error != 0)
         end_op(op, error);
-    else if (!op->finished && op->pieces > 0)
+    else if (op->pieces > 0)
         task_yield(); /* other tasks wait for its pieces, and take them */
 }
 
