@@ -268,7 +268,18 @@ TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *op
 TARN_API TARN_MUST_CHECK int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops,
                                              uint32_t count, uint64_t deadline_ns);
 
-/** Whether an operation has finished. Never waits. */
+/**
+ * Wait until one of some operations has finished, and give nothing up: the others stay posted, also where the deadline
+ * passes, and can be waited for again.
+ *
+ * @param ops        posted operations; those that have been told before are left out by the caller
+ * @param ret_index  the place of the first that has finished, and has its `result`
+ * @return 0; -EINVAL (there are none); -ETIMEDOUT; -ECANCELED. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_wait_any(struct tarn_space *space, struct tarn_space_op *ops,
+                                                 uint32_t count, uint64_t deadline_ns, uint32_t *ret_index);
+
+/** Whether an operation has finished. Never waits: one whose memory server is not connected finishes with -ENOTCONN. */
 TARN_API bool tarn_space_test(struct tarn_space *space, struct tarn_space_op *op);
 
 #ifdef __cplusplus

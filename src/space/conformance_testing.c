@@ -198,6 +198,55 @@ static void many_are_under_way(struct testing_fabric *testing)
     space_testing_run(testing, 0, post_many);
 }
 
+/* Operations are taken as they finish, each once. */
+static void take_any(struct space_testing *self)
+{
+    enum { LONG = 8, BYTES = 70000 };
+    static uint8_t found[LONG][BYTES];
+    static struct tarn_space_op ops[LONG];
+    struct iovec iov[LONG];
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "any", 9);
+    struct tarn_space_region *region = space_testing_alloc(of, LONG * BYTES, TARN_SPACE_BULK);
+    bool is_taken[LONG] = {false};
+    uint8_t *memory;
+    uint32_t index, first = 0;
+    assert_int_equal(tarn_space_map(region, SOON, (void **)&memory), 0);
+    testing_fill(memory, LONG * BYTES, 3);
+    assert_int_equal(tarn_space_write(region, memory, LONG * BYTES, SOON), 0);
+    for (unsigned i = 0; i < LONG; i++) {
+        iov[i] = (struct iovec){.iov_base = found[i], .iov_len = BYTES};
+        ops[i] = (struct tarn_space_op){.kind = TARN_FABRIC_READ,
+                                        .region = region,
+                                        .offset = (uint64_t)i * BYTES,
+                                        .iov = &iov[i],
+                                        .iov_count = 1};
+    }
+    tarn_space_post(self->space, ops, LONG);
+    for (unsigned taken = 0; taken < LONG; taken++) {
+        while (is_taken[first])
+            first++; /* those before it were all told */
+        uint32_t end = first + 1;
+        while (end < LONG && !is_taken[end])
+            end++;
+        assert_int_equal(tarn_space_wait_any(self->space, &ops[first], end - first, SOON, &index), 0);
+        assert_true(index < end - first && !is_taken[first + index]);
+        is_taken[first + index] = true;
+        assert_int_equal(ops[first + index].result, 0);
+    }
+    assert_memory_equal(found, memory, sizeof(found));
+    assert_int_equal(tarn_space_wait_any(self->space, ops, LONG, task_now(), &index),
+                     0); /* they are finished */
+    assert_int_equal(tarn_space_wait_any(self->space, ops, 0, SOON, &index), -EINVAL);
+    tarn_space_unmap(region);
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void any_is_waited_for(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, take_any);
+}
+
 /* Tasks that use one space at the same time, with operations that are longer than the pieces there are. */
 struct sharer {
     struct tarn_space_region *region;
@@ -293,6 +342,7 @@ static void words_are_swapped(struct testing_fabric *testing)
     EACH(any_byte_is_read_and_written)                                                                       \
     EACH(a_part_is_a_region)                                                                                 \
     EACH(many_are_under_way)                                                                                 \
+    EACH(any_is_waited_for)                                                                                  \
     EACH(words_are_swapped)
 
 SUITE(TESTING_BOTH)

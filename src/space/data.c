@@ -270,16 +270,66 @@ int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_
     return first;
 }
 
-bool tarn_space_test(struct tarn_space *space, struct tarn_space_op *op)
+/* Take what has completed of an operation, and post more of it. */
+static void take_completed(struct tarn_space *space, struct tarn_space_op *op)
 {
-    struct client_piece *piece;
-    while (!op->finished && (piece = find_piece(space, op)) != NULL && tarn_fabric_test(&piece->op))
-        take_piece(space, piece);
+    for (struct base_list *at = space->posted_pieces.next, *next; at != &space->posted_pieces; at = next) {
+        struct client_piece *piece = base_container_of(at, struct client_piece, link);
+        next = at->next;
+        if (piece->owner == op && !piece->is_awaited && tarn_fabric_test(&piece->op))
+            take_piece(space, piece);
+    }
     if (!op->finished)
         post_more(space, op);
+}
+
+bool tarn_space_test(struct tarn_space *space, struct tarn_space_op *op)
+{
+    take_completed(space, op);
     if (!op->finished && op->pieces == 0 && !base_list_empty(&space->free_pieces))
         end_op(op, -ENOTCONN);
     return op->finished;
+}
+
+/* Wait for the first of the pieces of some operations. @return 0; -ENOENT: there are none; errors of tarn_fabric_await_any() */
+static int await_first_piece(struct tarn_space *space, const struct tarn_space_op *ops, uint32_t count,
+                             uint64_t deadline_ns)
+{
+    struct client_piece *pieces[CLIENT_PIECES];
+    struct tarn_fabric_op *posted[CLIENT_PIECES];
+    uint32_t found = 0, index;
+    for (struct base_list *at = space->posted_pieces.next; at != &space->posted_pieces; at = at->next) {
+        struct client_piece *piece = base_container_of(at, struct client_piece, link);
+        if (piece->owner < ops || piece->owner >= ops + count || piece->is_awaited)
+            continue;
+        piece->is_awaited = true;
+        pieces[found] = piece;
+        posted[found++] = &piece->op;
+    }
+    int error = found == 0 ? -ENOENT : tarn_fabric_await_any(posted, found, deadline_ns, &index);
+    for (uint32_t i = 0; i < found; i++)
+        pieces[i]->is_awaited = false;
+    return error;
+}
+
+int tarn_space_wait_any(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count,
+                        uint64_t deadline_ns, uint32_t *ret_index)
+{
+    for (;;) {
+        for (uint32_t i = 0; i < count; i++) {
+            take_completed(space, &ops[i]);
+            if (ops[i].finished) {
+                *ret_index = i;
+                return 0;
+            }
+        }
+        int error = count == 0 ? -EINVAL : await_first_piece(space, ops, count, deadline_ns);
+        if (error ==
+            -ENOENT) /* nothing of them is posted: the first needs a connection, or has to wait for others */
+            advance_op(space, &ops[0], deadline_ns);
+        else if (error != 0)
+            return error;
+    }
 }
 
 /* ---- calls that wait ---------------------------------------------------------------------------- */
