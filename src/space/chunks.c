@@ -71,7 +71,7 @@ void master_chunk_place(struct space_master *master, struct master_server *serve
     struct master_chunk *at = &server->chunks[chunk];
     struct master_space *space = at->space_number == 0 ? NULL : master_space_of(master, at->space_number);
     at->is_leaving = false;
-    if (at->region_number != 0)
+    if (at->is_waiting || at->region_number != 0)
         return;
     if (at->space_number == 0) {
         push_chunk(server, &server->free, chunk);
@@ -99,9 +99,21 @@ void master_server_unsort(struct space_master *master, struct master_server *ser
 void master_server_sort(struct space_master *master, struct master_server *server)
 {
     master_server_unsort(master, server);
-    for (uint32_t chunk = server->chunk_count; chunk-- > 0;)
-        master_chunk_place(master, server, chunk);
+    for (uint32_t chunk = 0; chunk < server->chunk_count; chunk++)
+        server->chunks[chunk].is_waiting = true;
     server->is_live = true;
+    master_server_sort_waiting(master, server);
+}
+
+void master_server_sort_waiting(struct space_master *master, struct master_server *server)
+{
+    for (uint32_t i = server->chunk_count; i-- > 0;) {
+        struct master_chunk *chunk = &server->chunks[i];
+        if (!chunk->is_waiting || master_is_unfenced(server, chunk->space_number))
+            continue;
+        chunk->is_waiting = false;
+        master_chunk_place(master, server, i);
+    }
 }
 
 /* ---- reserving ---------------------------------------------------------------------------------- */

@@ -192,6 +192,39 @@ static void the_silent_corrupt_nothing(struct testing_fabric *testing)
     space_testing_run(testing, 150 * BASE_NS_PER_MS, be_silent);
 }
 
+/* A client is silent while the master is another, and has a server's memory mapped: namespaces of others go on. */
+static void be_silent_in_between(struct space_testing *self)
+{
+    struct tarn_space *other = space_testing_connect(self);
+    struct tarn_space_namespace *of = space_testing_namespace(other, "a", ALL_CHUNKS / 2), *mine;
+    struct tarn_space_region *region =
+        space_testing_alloc(of, ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    struct tarn_space_region *next;
+    uint64_t word = 5;
+    for (unsigned i = 0; i < TESTING_SERVERS; i++)
+        assert_int_equal(tarn_space_write_at(region, i * TESTING_CHUNK_BYTES, &word, 8, SOON), 0);
+    task_worker_stop(&other->keeper);
+    space_testing_close_master(self);
+    space_testing_open_master(self);
+    mine = space_testing_namespace(self->space, "b", ALL_CHUNKS / 2);
+    next = space_testing_alloc(mine, ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    assert_int_equal(tarn_space_write_at(next, 0, &word, 8, SOON), 0);
+    tarn_space_drop(next);
+    delete_and_leave(mine);
+    await_free(self, ALL_CHUNKS / 2);
+    assert_int_equal(tarn_space_free(region, SOON),
+                     0); /* it begins its session again, and holds the region */
+    tarn_space_drop(region);
+    delete_and_leave(of);
+    tarn_space_disconnect(other);
+    await_free(self, ALL_CHUNKS);
+}
+
+static void the_silent_hold_up_nobody_else(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, be_silent_in_between);
+}
+
 /* The lease ends after operations were posted, and before their completions are taken. */
 static void take_too_late(struct space_testing *self)
 {
@@ -304,6 +337,7 @@ static void memory_runs_out(struct testing_fabric *testing)
 #define SUITE(EACH)                                                                                          \
     EACH(nobody_reaches_what_is_not_his)                                                                     \
     EACH(the_silent_corrupt_nothing)                                                                         \
+    EACH(the_silent_hold_up_nobody_else)                                                                     \
     EACH(what_is_taken_too_late_does_not_count)                                                              \
     EACH(liars_do_no_harm)                                                                                   \
     EACH(memory_runs_out)

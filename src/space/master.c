@@ -106,7 +106,6 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
     master->failed = 0;
     master->grace_end_ns = is_new ? 0 : task_now() + master->lease_ns;
     master->patience_end_ns = task_now() + PATIENCE_LEASES * master->lease_ns;
-    master->is_settled = is_new;
     master->term = epoch;
     atomic_store(&master->epoch, epoch);
     error = start_task(master, tasks, "space-store", master_store_task);

@@ -10,6 +10,8 @@
 #define MASTER_SALT_BYTES 16
 #define MASTER_HASH_BYTES 32
 
+#define MASTER_UNFENCED_MAX 1024 /* namespaces in which a memory server may have peers that are not fenced */
+
 /* A growing array of pointers. All zero is empty. */
 struct master_list {
     void **items;
@@ -38,6 +40,7 @@ struct master_chunk {
     uint32_t region_space;  /* the namespace of its region */
     uint32_t next;          /* place of the next chunk of the list that it is in, counted from 1; 0: none */
     bool is_leaving;        /* it is to be unassigned from its namespace, and is in no list */
+    bool is_waiting; /* peers of before could still write there: it is in no list until they are fenced */
     struct space_keys keys; /* of its namespace */
 };
 
@@ -57,12 +60,15 @@ struct master_server {
     struct master_chunk *chunks;
     struct master_chunks free; /* chunks of no namespace; empty unless it is live */
     uint32_t leaving;          /* chunks that are to be unassigned */
-    bool is_live;     /* it is attended, its chunks are known, and it has fenced all that have ended */
+    bool
+        is_live; /* it is attended, its chunks are known, and it has been asked to fence all that have ended */
     bool must_report; /* what became of an order is not known: its attendant ends the connection */
     struct tarn_rpc_connection *connection; /* over which the master calls it; NULL: it is not attended */
     struct tarn_rpc_connection *reporting;  /* over which it is telling its chunks; NULL: it is not */
     uint32_t calls;                         /* calls of the master over `connection` that are under way */
-    uint64_t fenced;                        /* the master's `expiries` when it last had fenced */
+    uint64_t fenced;         /* the master's `expiries` when it was last asked to fence, and has answered */
+    uint32_t unfenced_count; /* namespaces in which peers of those sessions could still write then */
+    uint32_t unfenced[MASTER_UNFENCED_MAX]; /* their numbers */
     struct task_semaphore work;             /* posted when its attendant has something to do */
 };
 
@@ -159,7 +165,6 @@ struct space_master {
     uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
     uint64_t patience_end_ns; /* memory servers that are known are waited for until then */
     uint64_t old_expiry;      /* `expiries` when that was over */
-    bool is_settled;          /* all servers have fenced the sessions of before that have not come */
     uint32_t running;         /* methods that run */
     uint32_t tasks;           /* tasks of the term */
     struct task_wait *idle;   /* of the task that waits for one of these to become 0 */
@@ -290,8 +295,11 @@ void master_server_free(struct space_master *master, struct master_server *serve
 /** Put a chunk where it belongs: into the list of free ones, into its namespace's, or among those that leave. */
 void master_chunk_place(struct space_master *master, struct master_server *server, uint32_t chunk);
 
-/** Sort all chunks of a server that has become live. */
+/** Sort all chunks of a server that has become live; those of namespaces in which peers are not fenced wait. */
 void master_server_sort(struct space_master *master, struct master_server *server);
+
+/** Sort the chunks that have waited, if their namespace's peers are fenced now. */
+void master_server_sort_waiting(struct space_master *master, struct master_server *server);
 
 /** Take a server out of use: its lists are empty from now on. */
 void master_server_unsort(struct space_master *master, struct master_server *server);
@@ -336,8 +344,11 @@ base_must_check int master_await_grace(const struct space_master *master, uint64
 /** Have every server's attendant look whether there is something to do. */
 void master_poke_servers(struct space_master *master);
 
-/** Whether all servers that are attended have fenced the sessions that expired up to then. */
-bool master_have_fenced(const struct space_master *master, uint64_t expiry);
+/** Whether all servers that are attended have fenced the sessions that expired up to then, in one namespace. */
+bool master_have_fenced(const struct space_master *master, uint64_t expiry, const struct master_space *space);
+
+/** Whether a server may have peers of sessions that have ended in a namespace. */
+bool master_is_unfenced(const struct master_server *server, uint32_t space_number);
 
 /* ---- sessions.c --------------------------------------------------------------------------------- */
 

@@ -11,7 +11,8 @@ struct server_space {
     struct base_list link;
     uint32_t number;
     struct space_server *server;
-    uint32_t users; /* chunks that it has, and clients */
+    uint32_t users;   /* chunks that it has, and clients */
+    bool is_unfenced; /* some clients of it are to be fenced, and were not yet: while this is being told */
     struct tarn_fabric_domain *domain;
 };
 
@@ -93,8 +94,10 @@ void server_clean_task(void *arg);
 /** Accept clients until the server closes. A task. */
 void server_accept_task(void *arg);
 
-/** End the connections of all sessions but some. @param sessions  `count` ids @return 0: they are gone; -EAGAIN: not yet */
-int server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count);
+/** End the connections of all sessions but some, and tell in which namespaces their peers could still write. @param sessions
+ * `count` ids @param ret_spaces  numbers, 4 bytes each */
+void server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count,
+                         struct space_cursor *ret_spaces);
 
 /* ---- server_master.c ---------------------------------------------------------------------------- */
 

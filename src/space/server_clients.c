@@ -106,17 +106,23 @@ static bool is_among(const uint8_t *id, const uint8_t *sessions, uint32_t count)
     return false;
 }
 
-int server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count)
+void server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count,
+                         struct space_cursor *ret_spaces)
 {
-    int error = 0;
     for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next) {
         struct server_client *client = base_container_of(at, struct server_client, link);
         if (is_among(client->hello.session, sessions, count))
             continue;
         client->is_fenced = true;
-        error = -EAGAIN;
         if (client->connection != NULL)
             fabric_connection_end(client->connection, "the session has ended", -ECONNABORTED);
+        if (client->space != NULL) /* else it is not admitted any more */
+            client->space->is_unfenced = true;
     }
-    return error;
+    for (struct base_list *at = server->spaces.next; at != &server->spaces; at = at->next) {
+        struct server_space *space = base_container_of(at, struct server_space, link);
+        if (space->is_unfenced)
+            space_put(ret_spaces, space->number, 4);
+        space->is_unfenced = false;
+    }
 }

@@ -56,7 +56,12 @@ static int obey_fence(void *arg, struct tarn_rpc_request *request)
     const uint32_t count = (uint32_t)space_take(&from, 4);
     space_take_zeros(&from, 4);
     const uint8_t *sessions = space_take_bytes(&from, (size_t)count * SPACE_SESSION_BYTES);
-    return space_cursor_is_done(&from) ? server_fence_others(arg, sessions, count) : -EINVAL;
+    if (!space_cursor_is_done(&from))
+        return -EINVAL;
+    struct space_cursor to = space_cursor_to(request->result, request->room);
+    server_fence_others(arg, sessions, count, &to);
+    request->result_bytes = (uint32_t)space_cursor_count(&to, request->result);
+    return to.is_wrong ? -E2BIG : 0;
 }
 
 static int obey_ping(void *arg, struct tarn_rpc_request *request)

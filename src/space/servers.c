@@ -16,8 +16,9 @@
 
 /* ---- orders ------------------------------------------------------------------------------------- */
 
-int master_order(struct master_server *server, enum space_order order, const void *data, uint32_t bytes,
-                 void *result, uint32_t room, uint64_t deadline_ns)
+/* @param ret_bytes  of the result */
+static int call_server(struct master_server *server, enum space_order order, const void *data, uint32_t bytes,
+                       void *result, uint32_t room, uint64_t deadline_ns, uint32_t *ret_bytes)
 {
     struct tarn_rpc_call call = {.method = (uint32_t)order,
                                  .request = data,
@@ -30,9 +31,16 @@ int master_order(struct master_server *server, enum space_order order, const voi
     server->calls++;
     int error = tarn_rpc_call(server->connection, &call);
     server->calls--;
-    if (error == 0 && call.result_bytes != room)
-        error = -EPROTO;
+    *ret_bytes = call.result_bytes;
     return error;
+}
+
+int master_order(struct master_server *server, enum space_order order, const void *data, uint32_t bytes,
+                 void *result, uint32_t room, uint64_t deadline_ns)
+{
+    uint32_t result_bytes;
+    int error = call_server(server, order, data, bytes, result, room, deadline_ns, &result_bytes);
+    return error == 0 && result_bytes != room ? -EPROTO : error;
 }
 
 void master_poke_servers(struct space_master *master)
@@ -43,11 +51,21 @@ void master_poke_servers(struct space_master *master)
     }
 }
 
-bool master_have_fenced(const struct space_master *master, uint64_t expiry)
+bool master_is_unfenced(const struct master_server *server, uint32_t space_number)
+{
+    for (uint32_t i = 0; i < server->unfenced_count; i++) {
+        if (server->unfenced[i] == space_number)
+            return true;
+    }
+    return false;
+}
+
+bool master_have_fenced(const struct space_master *master, uint64_t expiry, const struct master_space *space)
 {
     for (uint32_t slot = 0; slot < master->slots; slot++) {
         const struct master_server *server = master->servers[slot];
-        if (server != NULL && server->connection != NULL && server->fenced < expiry)
+        if (server != NULL && server->connection != NULL &&
+            (server->fenced < expiry || master_is_unfenced(server, space->number)))
             return false;
     }
     return true;
@@ -224,18 +242,12 @@ int master_report(struct space_master *master, struct tarn_rpc_request *request)
 
 /* ---- attending ---------------------------------------------------------------------------------- */
 
-/* Have a server end the connections of all sessions but the live ones. */
-static int fence_others(struct space_master *master, struct master_server *server, uint64_t deadline_ns)
+/* Write the order to end the connections of all sessions but the live ones. @return its bytes */
+static uint32_t put_live_sessions(const struct space_master *master, uint8_t *request)
 {
-    struct base_account *account = &master->node->memory;
-    const uint64_t expiries = master->expiries;
-    uint8_t *request = base_alloc(account, SPACE_SERVER_MAX);
-    if (request == NULL)
-        return -ENOMEM;
     struct space_cursor cursor = space_cursor_to(request, SPACE_SERVER_MAX);
     uint32_t count = 0;
-    space_put(&cursor, 0, 4);
-    space_put(&cursor, 0, 4);
+    space_put(&cursor, 0, 8);
     for (uint32_t i = 0; i < master->sessions.count && count < FENCE_MAX; i++) {
         const struct master_session *session = master->sessions.items[i];
         if (session->expiry != 0)
@@ -243,14 +255,43 @@ static int fence_others(struct space_master *master, struct master_server *serve
         space_put_bytes(&cursor, session->id, SPACE_SESSION_BYTES);
         count++;
     }
-    const uint32_t bytes = (uint32_t)space_cursor_count(&cursor, request);
-    cursor = space_cursor_to(request, 4);
-    space_put(&cursor, count, 4);
-    int error = master_order(server, SPACE_FENCE, request, bytes, NULL, 0, deadline_ns);
+    base_store_le32(request, count);
+    return (uint32_t)space_cursor_count(&cursor, request);
+}
+
+/* Note in which namespaces peers are not fenced yet. */
+static void note_unfenced(struct space_master *master, struct master_server *server, const uint8_t *result,
+                          uint32_t bytes)
+{
+    struct space_cursor cursor = space_cursor_from(result, bytes);
+    server->unfenced_count = 0;
+    while (!space_cursor_is_done(&cursor) && !cursor.is_wrong) {
+        const uint32_t number = (uint32_t)space_take(&cursor, 4);
+        if (!master_is_unfenced(server, number))
+            server->unfenced[server->unfenced_count++] = number;
+    }
+    if (server->is_live)
+        master_server_sort_waiting(master, server);
+    else
+        master_server_sort(master, server);
+    task_semaphore_post(&master->reap);
+}
+
+/* Have a server fence all sessions but the live ones. */
+static int fence_others(struct space_master *master, struct master_server *server, uint64_t deadline_ns)
+{
+    struct base_account *account = &master->node->memory;
+    const uint64_t expiries = master->expiries;
+    uint8_t *request = base_alloc(account, SPACE_SERVER_MAX), result[4 * MASTER_UNFENCED_MAX];
+    uint32_t bytes = 0;
+    int error = request == NULL ? -ENOMEM : 0;
+    if (error == 0)
+        error = call_server(server, SPACE_FENCE, request, put_live_sessions(master, request), result,
+                            sizeof(result), deadline_ns, &bytes);
     base_free(account, request, SPACE_SERVER_MAX);
-    if (error == 0) {
+    if (error == 0 && bytes % 4 == 0) {
         server->fenced = expiries;
-        task_semaphore_post(&master->reap);
+        note_unfenced(master, server, result, bytes);
     }
     return error;
 }
@@ -300,11 +341,11 @@ static int attend_once(struct space_master *master, struct master_server *server
         master_tally(master);
     } else if (master->grace_end_ns == 0 && (server->fenced < master->expiries || !server->is_live)) {
         error = fence_others(master, server, deadline_ns);
-        if (error == -EAGAIN)
-            error = task_sleep(FENCE_NS);
-        else if (error == 0 && !server->is_live)
-            master_server_sort(master, server);
         master_tally(master);
+    } else if (server->unfenced_count > 0) { /* it is asked again before long */
+        error = task_sleep(FENCE_NS);
+        if (error == 0)
+            error = fence_others(master, server, deadline_ns);
     } else if (task_semaphore_wait(&server->work, now + master->lease_ns / BEATS) != 0) {
         error = master_order(server, SPACE_PING, NULL, 0, NULL, 0, deadline_ns);
     }
@@ -323,6 +364,7 @@ int master_attend(struct space_master *master, struct tarn_rpc_request *request)
     server->connection = request->connection;
     server->must_report = false;
     server->fenced = 0;
+    server->unfenced_count = 0;
     base_info(&master->node->log, "a memory server has come", "server=%s chunks=%" PRIu32, server->name,
               server->chunk_count);
     while (error == 0 && master->failed == 0)

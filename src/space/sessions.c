@@ -107,16 +107,24 @@ static void expire_sessions(struct space_master *master)
         master_poke_servers(master);
 }
 
+/* Whether no server serves a session that has expired any more. */
+static bool is_fenced(const struct space_master *master, const struct master_session *session)
+{
+    for (uint32_t i = 0; i < session->spaces.count; i++) {
+        if (!master_have_fenced(master, session->expiry, session->spaces.items[i]))
+            return false;
+    }
+    return true;
+}
+
 /* End the sessions that have expired, and that no server serves any more. */
 static void end_fenced(struct space_master *master)
 {
     for (uint32_t i = master->sessions.count; i-- > 0;) {
         struct master_session *session = master->sessions.items[i];
-        if (session->expiry != 0 && master_have_fenced(master, session->expiry))
+        if (session->expiry != 0 && is_fenced(master, session))
             master_session_end(master, session);
     }
-    if (master->grace_end_ns == 0 && !master->is_settled)
-        master->is_settled = master_have_fenced(master, master->old_expiry);
 }
 
 void master_reap_task(void *arg)

@@ -144,7 +144,9 @@ static struct master_region *find_reclaimable(const struct space_master *master)
 {
     for (uint32_t i = 0; i < master->spaces.count; i++) {
         const struct master_space *space = master->spaces.items[i];
-        for (uint32_t k = 0; k < space->regions.count; k++) {
+        const bool is_settled =
+            master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
+        for (uint32_t k = 0; k < space->regions.count && is_settled; k++) {
             struct master_region *region = space->regions.items[k];
             if (region->is_freed && region->is_stored && region->holds == 0 && !region->is_going)
                 return region;
@@ -156,7 +158,7 @@ static struct master_region *find_reclaimable(const struct space_master *master)
 void master_reclaim(struct space_master *master)
 {
     struct master_region *region;
-    while (master->is_settled && master->failed == 0 && (region = find_reclaimable(master)) != NULL) {
+    while (master->failed == 0 && (region = find_reclaimable(master)) != NULL) {
         struct master_set set;
         region->is_going = true;
         master_set_init(&set);
