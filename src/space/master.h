@@ -278,7 +278,7 @@ void master_region_take_chunks(struct space_master *master, struct master_region
 /** The number of regions of all namespaces. */
 uint64_t master_count_regions(const struct space_master *master);
 
-/** Give back the regions that are freed and that nobody holds. Yields. */
+/** Give back the regions that are freed and that nobody holds, and free namespaces that were deleted. Yields. */
 void master_reclaim(struct space_master *master);
 
 /* ---- chunks.c ----------------------------------------------------------------------------------- */

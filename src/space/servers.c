@@ -321,13 +321,6 @@ static int unassign_some(struct space_master *master, struct master_server *serv
     return error;
 }
 
-/* Free the namespaces that were deleted, if the chunks that have left were their last. */
-static void free_deleted_spaces(struct space_master *master)
-{
-    for (uint32_t i = master->spaces.count; i-- > 0;)
-        master_space_try_free(master, master->spaces.items[i]);
-}
-
 /* Do one thing for a server, or wait until there is one. @return an error of the connection's */
 static int attend_once(struct space_master *master, struct master_server *server)
 {
@@ -337,7 +330,7 @@ static int attend_once(struct space_master *master, struct master_server *server
         return -ESTALE;
     if (server->leaving > 0) {
         error = unassign_some(master, server, deadline_ns);
-        free_deleted_spaces(master);
+        task_semaphore_post(&master->reap); /* they may be the last ones of a namespace that was deleted */
         master_tally(master);
     } else if (master->grace_end_ns == 0 && (server->fenced < master->expiries || !server->is_live)) {
         error = fence_others(master, server, deadline_ns);

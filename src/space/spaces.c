@@ -171,4 +171,7 @@ void master_reclaim(struct space_master *master)
         master_region_free(master, region);
         master_poke_servers(master);
     }
+    for (uint32_t i = master->spaces.count;
+         i-- > 0;) /* chunks that kept them have left, or their server is gone */
+        master_space_try_free(master, master->spaces.items[i]);
 }
