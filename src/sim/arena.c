@@ -17,7 +17,7 @@ static uint64_t draw_below(struct sim_arena *arena, uint64_t n)
     return base_random_below(arena->random, n);
 }
 
-static void turn_links(struct sim_arena *arena, uint32_t a, uint32_t b, bool cut)
+void sim_arena_turn_links(struct sim_arena *arena, uint32_t a, uint32_t b, bool cut)
 {
     struct sim_node *from = arena->current[a], *to = arena->current[b];
     if (from == NULL || to == NULL || a == b)
@@ -32,16 +32,20 @@ static void heal_all(struct sim_arena *arena)
 {
     for (uint32_t a = 0; a < arena->nodes; a++) {
         for (uint32_t b = 0; b < arena->nodes; b++)
-            turn_links(arena, a, b, false);
+            sim_arena_turn_links(arena, a, b, false);
     }
+}
+
+int sim_arena_pass_until(struct sim_arena *arena, uint64_t until_ns)
+{
+    int error = sim_world_run(arena->world, until_ns, NULL, NULL);
+    return error == -ETIMEDOUT ? 0 : error;
 }
 
 /* Let time pass. @return 0, or the run has failed */
 static int pass(struct sim_arena *arena, uint64_t most_ns)
 {
-    uint64_t until_ns = sim_world_now(arena->world) + draw_below(arena, most_ns + 1);
-    int error = sim_world_run(arena->world, until_ns, NULL, NULL);
-    return error == -ETIMEDOUT ? 0 : error;
+    return sim_arena_pass_until(arena, sim_world_now(arena->world) + draw_below(arena, most_ns + 1));
 }
 
 static void kill_or_begin(struct sim_arena *arena, uint32_t number)
@@ -58,9 +62,9 @@ static void kill_or_begin(struct sim_arena *arena, uint32_t number)
 static int cut_for_a_while(struct sim_arena *arena, uint32_t a, uint32_t b, uint64_t while_ns, bool flaps)
 {
     const bool both = draw_below(arena, 2) == 0;
-    turn_links(arena, a, b, true);
+    sim_arena_turn_links(arena, a, b, true);
     if (both)
-        turn_links(arena, b, a, true);
+        sim_arena_turn_links(arena, b, a, true);
     int error = pass(arena, flaps ? while_ns % SIM_NET_HEARTBEAT_NS : while_ns);
     if (error == 0 && (flaps || draw_below(arena, 4) > 0))
         heal_all(arena);
@@ -132,15 +136,20 @@ static int play(struct sim_arena *arena)
 {
     for (uint32_t i = 0; i < arena->nodes; i++)
         arena->begin(arena, i);
-    const uint64_t turns = TURNS_MIN + draw_below(arena, TURNS_MORE);
+    const uint64_t turns =
+        TURNS_MIN + draw_below(arena, arena->turns_more == 0 ? TURNS_MORE : arena->turns_more);
     for (uint64_t i = 0; i < turns; i++) {
         int error = pass(arena, PASS_NS_MAX);
         if (error == 0)
             error = happen(arena);
+        if (error == 0 && arena->happen != NULL)
+            error = arena->happen(arena);
         if (error != 0)
             return error;
     }
     heal_all(arena);
+    if (arena->restore != NULL)
+        arena->restore(arena);
     arena->stop = true;
     int error = sim_world_run(arena->world, TASK_FOREVER, NULL, NULL);
     for (uint32_t i = 0; i < arena->nodes && error == 0; i++) {

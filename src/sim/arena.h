@@ -6,7 +6,7 @@
 
 #include "sim/net/net.h"
 
-enum { SIM_ARENA_NODES_MAX = 6 };
+enum { SIM_ARENA_NODES_MAX = 8 };
 
 /* What may happen in a run; bits. */
 enum {
@@ -32,7 +32,21 @@ struct sim_arena {
 
     /** It is about to be killed. */
     void (*end)(struct sim_arena *arena, uint32_t number);
+
+    /** After each event: something of the campaign's own. NULL: nothing. @return 0, or the run has failed */
+    int (*happen)(struct sim_arena *arena);
+
+    /** Begin the nodes without which the run cannot come to its end. NULL: there are none */
+    void (*restore)(struct sim_arena *arena);
+
+    uint32_t turns_more; /* the number of events is below this and some; 0: as in most campaigns */
 };
+
+/** Let time pass up to a moment. @return 0, or the run has failed */
+base_must_check int sim_arena_pass_until(struct sim_arena *arena, uint64_t until_ns);
+
+/** Cut or heal what one node sends to another, if both are up. */
+void sim_arena_turn_links(struct sim_arena *arena, uint32_t a, uint32_t b, bool cut);
 
 /** Draw what may happen, which troubles the network makes, and the processor that it reports to serve operations; name the nodes. */
 void sim_arena_draw(struct sim_arena *arena);

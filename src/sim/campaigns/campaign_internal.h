@@ -9,5 +9,6 @@ extern const struct sim_campaign sim_campaign_depot;
 extern const struct sim_campaign sim_campaign_fabric;
 extern const struct sim_campaign sim_campaign_rpc;
 extern const struct sim_campaign sim_campaign_kv;
+extern const struct sim_campaign sim_campaign_space;
 
 #endif

@@ -1,0 +1,356 @@
+/*
+ * Campaign `space`: a master, memory servers and clients, which are killed, stopped and cut off. Which region has which
+ * bytes is known from stamps; space_users.c has the clients, space_check.c looks at the tables and at the end.
+ */
+#include "sim/campaigns/space.h"
+#include "cluster/cluster.h"
+#include "sim/campaigns/campaign_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#define BEGIN_NS (300 * BASE_NS_PER_MS)
+
+enum {
+    DRIVE_BYTES = 4 << 20,
+    DRIFT_PPM_MAX = 5000,
+    LOOK_NS = 200000,
+    TURNS_MORE = 14,
+    THREADS_TURNS_MORE = 4
+};
+
+static struct play *play_of(struct sim_arena *arena)
+{
+    return base_container_of(arena, struct play, arena);
+}
+
+static bool is_server(const struct play *play, uint32_t number)
+{
+    return number > 0 && number <= play->servers;
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------- */
+
+static void be_master(void *arg)
+{
+    struct life *life = arg;
+    struct play *play = life->play;
+    struct tarn_node *node = sim_node_tarn(life->node);
+    const struct cluster_options member = {.name = "master"};
+    struct space_master_options options = {.address = "master",
+                                           .sched = sim_node_sched(life->node, 0),
+                                           .chunk_bytes = CHUNK_BYTES,
+                                           .lease_ns = play->lease_ns};
+    base_assert(tarn_fabric_open(node, "shm:", &options.fabric) == 0);
+    life->fabric = options.fabric;
+    base_assert(cluster_join(node, "solo:disk", &member, &options.cluster) == 0);
+    base_assert(space_master_open(node, &options, &life->master) == 0);
+    while (!life->ends && !(play->arena.stop && play->clients == 0))
+        (void)task_sleep(LOOK_NS);
+    if (!life->ends)
+        sim_space_check_end(life);
+    struct space_master *master = life->master;
+    life->master = NULL;
+    space_master_close(master);
+    cluster_leave(options.cluster);
+    tarn_fabric_close(life->fabric);
+}
+
+static void be_server(void *arg)
+{
+    struct life *life = arg;
+    const struct play *play = life->play;
+    struct tarn_node *node = sim_node_tarn(life->node);
+    char name[16];
+    struct space_server_options options = {.address = name,
+                                           .master = "master",
+                                           .name = name,
+                                           .sched = sim_node_sched(life->node, 0),
+                                           .memory_bytes = (uint64_t)play->chunks * CHUNK_BYTES,
+                                           .chunk_bytes = CHUNK_BYTES};
+    (void)snprintf(name, sizeof(name), "server%" PRIu32, life->number);
+    base_assert(tarn_fabric_open(node, "shm:", &options.fabric) == 0);
+    life->fabric = options.fabric;
+    base_assert(space_server_open(node, &options, &life->server) == 0);
+    while (!play->is_checked)
+        (void)task_sleep(LOOK_NS);
+    struct space_server *server = life->server;
+    life->server = NULL;
+    space_server_close(server);
+    tarn_fabric_close(life->fabric);
+}
+
+static void use_space(struct life *life, uint32_t users)
+{
+    life->running = users;
+    for (uint32_t i = 0; i < users; i++) {
+        struct user *user = &life->users[i];
+        user->life = life;
+        user->slot = (life->number - 1 - life->play->servers) * USERS_MAX + i;
+        if (users == 1)
+            sim_space_use(user);
+        else
+            base_assert(sim_spawn(life->node, 0, "user", sim_space_use, user) == 0);
+    }
+    while (life->running > 0)
+        (void)task_sleep(LOOK_NS);
+}
+
+/* With one user as a thread, or with several as tasks. */
+static void be_client(void *arg)
+{
+    struct life *life = arg;
+    struct play *play = life->play;
+    const uint32_t users = task_is_thread() ? 1 : 1 + (uint32_t)sim_space_draw(life, USERS_MAX);
+    int error = -ETIMEDOUT;
+    base_assert(tarn_fabric_open(sim_node_tarn(life->node), "shm:", &life->fabric) == 0);
+    while (error != 0 && !play->arena.stop) {
+        error = tarn_space_connect(life->fabric, "master", NULL, task_now() + play->lease_ns, &life->space);
+        if (error != 0)
+            (void)task_sleep(LOOK_NS);
+    }
+    if (error == 0) {
+        use_space(life, users);
+        tarn_space_disconnect(life->space);
+    }
+    tarn_fabric_close(life->fabric);
+    play->clients--;
+}
+
+static void begin_client(struct life *life)
+{
+    struct base_account *memory = sim_world_memory(life->play->arena.world);
+    life->play->clients++;
+    life->users = base_alloc(memory, USERS_MAX * sizeof(life->users[0]));
+    base_assert(life->users != NULL);
+    if (life->play->has_threads && sim_space_draw(life, 2) == 0)
+        base_assert(sim_thread(life->node, "client", be_client, life) == 0);
+    else
+        base_assert(sim_spawn(life->node, 0, "client", be_client, life) == 0);
+}
+
+static void begin_life(struct sim_arena *arena, uint32_t number)
+{
+    struct play *play = play_of(arena);
+    struct life *life = base_alloc(sim_world_memory(arena->world), sizeof(*life));
+    const struct sim_node_options options = {.name = arena->names[number], .scheds = 1};
+    base_assert(life != NULL);
+    *life = (struct life){
+        .next = play->lives, .play = play, .number = number, .random = base_random_fork(arena->random)};
+    play->lives = play->current[number] = life;
+    base_assert(sim_node_open(arena->world, &options, &life->node) == 0);
+    arena->current[number] = life->node;
+    if (number == 0)
+        base_assert(sim_spawn(life->node, 0, "master", be_master, life) == 0);
+    else if (is_server(play, number))
+        base_assert(sim_spawn(life->node, 0, "server", be_server, life) == 0);
+    else
+        begin_client(life);
+}
+
+static void end_life(struct sim_arena *arena, uint32_t number)
+{
+    struct play *play = play_of(arena);
+    struct life *life = play->current[number];
+    if (number > play->servers && sim_node_running(life->node) > 0)
+        play->clients--;
+    for (uint32_t i = 0; i < play->record_count; i++)
+        play->records[i].holders &= ~(1u << number);
+    play->current[number] = NULL;
+}
+
+/* ---- what happens ------------------------------------------------------------------------------- */
+
+static bool is_over(void *arg)
+{
+    const struct life *life = arg;
+    return sim_node_running(life->node) == 0;
+}
+
+/* End the master in one of the ways there are; another one begins sooner or later. */
+static int end_master(struct play *play)
+{
+    struct sim_arena *arena = &play->arena;
+    struct life *life = play->current[0];
+    const uint64_t way = base_random_below(arena->random, 3);
+    int error = 0;
+    if (life == NULL)
+        return 0;
+    life->ends = true;
+    if (way == 0)
+        error = sim_world_run(arena->world, TASK_FOREVER, is_over, life);
+    if (error != 0)
+        return error;
+    end_life(arena, 0);
+    arena->current[0] = NULL;
+    if (way == 0)
+        return sim_node_close(life->node);
+    if (way == 1)
+        sim_node_kill(life->node);
+    else
+        sim_node_cut(life->node);
+    return 0;
+}
+
+/* Cut a client off from the memory servers shortly before its lease ends, and let what it has posted go on shortly after. */
+static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
+{
+    struct sim_arena *arena = &play->arena;
+    const uint64_t early_ns = base_random_below(arena->random, 20 * BASE_NS_PER_MS);
+    const uint64_t cut_ns = play->lease_ns - base_min(early_ns, play->lease_ns / 2);
+    int error = sim_arena_pass_until(arena, begin_ns + cut_ns);
+    for (uint32_t i = 1; i <= play->servers; i++)
+        sim_arena_turn_links(arena, number, i, true);
+    if (base_random_below(arena->random, 3) == 0)
+        sim_node_pause(play->current[number]->node,
+                       begin_ns + play->lease_ns + base_random_below(arena->random, play->lease_ns));
+    if (error == 0)
+        error = sim_arena_pass_until(arena, begin_ns + play->lease_ns + play->lease_ns / 50 +
+                                                base_random_below(arena->random, 10 * BASE_NS_PER_MS));
+    for (uint32_t i = 1; i <= play->servers; i++)
+        sim_arena_turn_links(arena, number, i, false);
+    return error;
+}
+
+/* Cut a client off from the master for longer than its lease, while others free what it holds. */
+static int isolate_client(struct play *play)
+{
+    struct sim_arena *arena = &play->arena;
+    const uint32_t first = 1 + play->servers;
+    const uint32_t number = first + (uint32_t)base_random_below(arena->random, arena->nodes - first);
+    const uint64_t begin_ns = sim_world_now(arena->world);
+    struct life *life = play->current[number];
+    if (life == NULL || play->current[0] == NULL)
+        return 0;
+    const bool is_heard = base_random_below(arena->random, 2) == 0;
+    sim_arena_turn_links(arena, number, 0, !is_heard || base_random_below(arena->random, 2) == 0);
+    sim_arena_turn_links(arena, 0, number, is_heard || base_random_below(arena->random, 2) == 0);
+    life->blind_ns = begin_ns;
+    play->victim = 1u << number;
+    int error = cut_at_end(play, number, begin_ns);
+    if (error == 0)
+        error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
+                                                base_random_below(arena->random, play->lease_ns / 2));
+    life->blind_ns = 0;
+    play->victim = 0;
+    sim_arena_turn_links(arena, number, 0, false);
+    sim_arena_turn_links(arena, 0, number, false);
+    return error;
+}
+
+static void begin_some(struct play *play, uint64_t one_in)
+{
+    for (uint32_t i = 0; i < play->arena.nodes; i++) {
+        if (play->current[i] == NULL &&
+            base_random_below(play->arena.random, i == 0 ? (one_in + 1) / 2 : one_in) == 0)
+            begin_life(&play->arena, i);
+    }
+}
+
+static bool is_complete(void *arg)
+{
+    const struct play *play = arg;
+    const struct life *life = play->current[0];
+    struct space_master_stats stats = {0};
+    if (life != NULL && life->master != NULL)
+        space_master_stats(life->master, &stats);
+    return stats.servers == play->servers;
+}
+
+/* Let the memory servers find their master, which takes longer than most of what happens afterwards. */
+static int begin_well(struct play *play)
+{
+    struct sim_world *world = play->arena.world;
+    int error = sim_world_run(world, sim_world_now(world) + BEGIN_NS, is_complete, play);
+    play->is_begun = true;
+    return error == -ETIMEDOUT ? 0 : error;
+}
+
+static int happen(struct sim_arena *arena)
+{
+    struct play *play = play_of(arena);
+    int error = play->is_begun ? 0 : begin_well(play);
+    if (error == 0)
+        error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
+                                                base_random_below(arena->random, play->lease_ns / 2));
+    begin_some(play, 4);
+    if (error == 0 && (play->is_calm || (arena->events & SIM_ARENA_KILLS) != 0) &&
+        base_random_below(arena->random, 4) == 0)
+        error = end_master(play);
+    if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 3) == 0)
+        error = isolate_client(play);
+    sim_space_check_tables(play);
+    return error;
+}
+
+/* What must be there at the end. */
+static void restore(struct sim_arena *arena)
+{
+    begin_some(play_of(arena), 1);
+}
+
+/* ---- a run -------------------------------------------------------------------------------------- */
+
+static void init_play(struct play *play, struct sim_world *world)
+{
+    static const struct sim_drive_options drive = {.bytes = DRIVE_BYTES, .write_cache = true};
+    *play = (struct play){.arena = {.world = world,
+                                    .random = sim_world_random(world),
+                                    .begin = begin_life,
+                                    .end = end_life,
+                                    .happen = happen,
+                                    .restore = restore,
+                                    .turns_more = TURNS_MORE}};
+    struct base_random *random = play->arena.random;
+    play->records = base_alloc(sim_world_memory(world), RECORDS_MAX * sizeof(play->records[0]));
+    base_assert(play->records != NULL);
+    base_assert(sim_drive_add(world, "disk", &drive, &play->drive) == 0);
+    play->servers = 2 + (uint32_t)base_random_below(random, SERVERS_MAX - 1);
+    play->chunks = 3 + (uint32_t)base_random_below(random, 4);
+    play->arena.nodes = 1 + play->servers + 2 + (uint32_t)base_random_below(random, CLIENTS_MAX - 1);
+    sim_arena_draw(&play->arena);
+    play->is_calm = base_random_below(random, 5) == 0;
+    play->lease_ns = (16 + base_random_below(random, 32)) * BASE_NS_PER_MS;
+    if (play->is_calm) {
+        play->arena.events = 0;
+        play->lease_ns *= 5;
+    }
+    play->has_threads = base_random_below(random, 4) == 0;
+    if (play->has_threads) { /* which look for answers all the time, so that each millisecond takes long */
+        play->arena.turns_more = THREADS_TURNS_MORE;
+        play->lease_ns = base_min(play->lease_ns, 30 * BASE_NS_PER_MS);
+        play->is_calm = false;
+    }
+    if (base_random_below(random, 2) == 0)
+        sim_world_set_drift(world, DRIFT_PPM_MAX);
+}
+
+static void deinit_play(struct play *play)
+{
+    struct base_account *memory = sim_world_memory(play->arena.world);
+    while (play->lives != NULL) {
+        struct life *life = play->lives;
+        play->lives = life->next;
+        base_free(memory, life->users, life->users == NULL ? 0 : USERS_MAX * sizeof(life->users[0]));
+        base_free(memory, life, sizeof(*life));
+    }
+    base_free(memory, play->records, RECORDS_MAX * sizeof(play->records[0]));
+}
+
+static void run_space(struct sim_world *world, const char *mutation)
+{
+    (void)mutation;
+    struct play play;
+    init_play(&play, world);
+    sim_arena_play(&play.arena);
+    sim_note(world, "regions, writes", play.record_count, play.writes);
+    sim_note(world, "reads, allocations", play.reads, play.allocs);
+    deinit_play(&play);
+}
+
+const struct sim_campaign sim_campaign_space = {
+    .name = "space",
+    .help = "memory of several servers, whose master, servers and clients are killed, stopped and cut off",
+    .mutations = (const char *const[]){NULL},
+    .run = run_space,
+};

@@ -1,0 +1,131 @@
+/* The insides of campaign `space`, for its files. */
+#ifndef SIM_CAMPAIGN_SPACE_H
+#define SIM_CAMPAIGN_SPACE_H
+
+#include "base/base.h"
+#include "sim/arena.h"
+#include "space/space.h"
+
+enum {
+    SERVERS_MAX = 3, /* the most */
+    CLIENTS_MAX = 4,
+    USERS_MAX = 3, /* of a client, the most */
+    NAMES = 2,     /* namespaces at once */
+    CHUNKS_MAX = 3,
+    HELD_MAX = 4,
+    CHUNK_BYTES = 4096,
+    SLOTS = CLIENTS_MAX * USERS_MAX, /* of a chunk; one user writes to each */
+    SLOT_BYTES = 32,
+    SLOT_STEP = 256,    /* from one to the next */
+    RECORDS_MAX = 2048, /* regions of a run */
+    FATES_MAX = 255,    /* namespaces of a run */
+};
+
+#define PATIENCE_NS (5 * BASE_NS_PER_SECOND)
+
+struct play;
+struct life;
+
+/* A slot of a region's chunk, as its user knows it. */
+struct slot {
+    uint32_t begun, acknowledged; /* WRITEs; if they differ, one is under way, or its user has died in it */
+    bool is_uncertain;            /* a WRITE has failed: its bytes may be anything, also later */
+};
+
+/* A namespace that a client was told of. */
+struct fate {
+    uint32_t number;
+    uint32_t name;
+    uint32_t deletes;    /* that were begun */
+    bool is_deleted;     /* a client was told so */
+    uint64_t deleted_ns; /* when */
+};
+
+/* A region that a client was told of. */
+struct record {
+    const struct play *play;
+    uint32_t number;
+    struct fate *fate; /* of its namespace */
+    uint32_t holders;  /* nodes of clients that hold it, bits */
+    uint64_t address;
+    uint32_t chunks;
+    uint32_t label;    /* in its name; 0: it has none */
+    bool is_published; /* its maker has written to all slots; others may hold it */
+    uint32_t frees;    /* that were begun */
+    bool is_free;      /* a client was told so */
+    struct slot slots[CHUNKS_MAX][SLOTS];
+};
+
+/* A user's hold of a region. */
+struct held {
+    struct tarn_space_region *region; /* NULL: none */
+    struct record *record;
+};
+
+/* A task or thread that uses a space. */
+struct user {
+    struct life *life;
+    uint32_t slot;                          /* in all chunks */
+    struct tarn_space_namespace *of[NAMES]; /* NULL: it has not joined */
+    struct held held[HELD_MAX];
+    uint8_t bytes[CHUNKS_MAX * CHUNK_BYTES];
+};
+
+/* One life of a node. */
+struct life {
+    struct life *next;
+    struct play *play;
+    struct sim_node *node;
+    uint32_t number; /* of the node */
+    struct base_random random;
+    struct tarn_fabric *fabric;
+    struct space_master *master; /* NULL: it is not open */
+    struct space_server *server; /* likewise */
+    struct tarn_space *space;
+    struct user *users; /* USERS_MAX */
+    uint32_t running;   /* users */
+    bool ends;          /* the master is to be closed */
+    uint64_t blind_ns;  /* since when no renewal can reach the master and come back; 0: it may */
+};
+
+struct play {
+    struct sim_arena arena;
+    struct life *lives;
+    struct life *current[SIM_ARENA_NODES_MAX];
+    struct sim_drive *drive;
+    struct record *records; /* RECORDS_MAX */
+    uint32_t record_count;
+    uint32_t labels;              /* that were given */
+    struct fate fates[FATES_MAX]; /* of namespaces */
+    uint32_t fate_count;
+    uint32_t servers;
+    uint32_t chunks;  /* of a server */
+    uint32_t clients; /* lives of clients that go on */
+    uint64_t lease_ns;
+    bool is_calm;     /* only masters end: a client that goes on loses nothing */
+    bool has_threads; /* some clients are plain threads */
+    bool is_begun;    /* all memory servers were there */
+    bool is_checked;  /* the end was looked at */
+    uint32_t victim;  /* node of the client whose regions are to be freed, a bit; 0: none */
+    uint64_t writes, reads, allocs;
+};
+
+/** A number below n. */
+static inline uint64_t sim_space_draw(struct life *life, uint64_t n)
+{
+    return base_random_below(&life->random, n);
+}
+
+/** What is known of a namespace. */
+struct fate *sim_space_fate(struct play *play, uint32_t name, uint32_t number);
+
+/** Use the space of a life, until the arena stops or the client must end. A task function; its argument is the user. */
+void sim_space_use(void *arg);
+
+/** Look at what is there at the end, and take all of it away. In a task of the master's node. */
+void sim_space_check_end(struct life *life);
+
+/** Look at the tables of the master and of the memory servers. Outside. */
+void sim_space_check_tables(struct play *play);
+
+#endif

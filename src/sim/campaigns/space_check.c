@@ -1,0 +1,148 @@
+/*
+ * Checks of campaign `space`: the tables of the master and of the memory servers, in the middle of it all, and what is there
+ * at its end.
+ */
+#include "sim/campaigns/space.h"
+#include "space/client.h"
+#include "space/master.h"
+#include "space/server.h"
+#include <errno.h>
+#include <inttypes.h>
+
+enum { LOOK_NS = 1000000 };
+
+/* ---- tables ------------------------------------------------------------------------------------- */
+
+/* The memory server of an identity that is up. @return NULL: there is none */
+static const struct space_server *find_server(const struct play *play, const uint8_t *identity)
+{
+    for (uint32_t i = 1; i <= play->servers; i++) {
+        const struct life *life = play->current[i];
+        if (life != NULL && life->server != NULL &&
+            memcmp(life->server->identity, identity, SPACE_IDENTITY_BYTES) == 0)
+            return life->server;
+    }
+    return NULL;
+}
+
+/* A region's chunk is that region's alone, and its namespace's at its server. */
+static void check_place(const struct play *play, const struct master_region *region, uint64_t place)
+{
+    const struct space_master *master = play->current[0]->master;
+    const struct master_server *server = master_server_of(master, (uint32_t)place);
+    const uint32_t number = (uint32_t)(place >> 32);
+    if (server == NULL)
+        return; /* it is lost */
+    if (server->chunks[number].region_number != region->number)
+        sim_fail(play->arena.world,
+                 "chunk %" PRIu32 " of server %" PRIu32 " is one of region %" PRIu32 " and of %" PRIu32,
+                 number, server->number, region->number, server->chunks[number].region_number);
+    const struct space_server *own = find_server(play, server->identity);
+    const struct server_space *space = own == NULL ? NULL : own->chunks[number].space;
+    if (own != NULL && (space == NULL || space->number != region->space->number))
+        sim_fail(play->arena.world,
+                 "chunk %" PRIu32 " of server %" PRIu32 " is namespace %" PRIu32 "'s there and %" PRIu32
+                 "'s in the master's tables",
+                 number, server->number, space == NULL ? 0 : space->number, region->space->number);
+}
+
+void sim_space_check_tables(struct play *play)
+{
+    const struct life *life = play->current[0];
+    const struct space_master *master = life == NULL ? NULL : life->master;
+    if (master == NULL || atomic_load(&master->epoch) == 0 || master->failed != 0)
+        return;
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        const struct master_space *space = master->spaces.items[i];
+        for (uint32_t k = 0; k < space->regions.count; k++) {
+            const struct master_region *region = space->regions.items[k];
+            for (uint32_t c = 0; c < region->chunk_count && region->is_stored; c++)
+                check_place(play, region, region->places[c]);
+        }
+    }
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+/* Look for all regions of a namespace that must be there. */
+static void check_regions(struct play *play, struct tarn_space_namespace *of)
+{
+    for (uint32_t i = 0; i < play->record_count; i++) {
+        const struct record *record = &play->records[i];
+        const bool is_there = record->frees == 0 && record->fate->deletes == 0;
+        struct tarn_space_region *region;
+        if (record->fate->number != of->number || (!is_there && !record->is_free))
+            continue;
+        int error = tarn_space_init(of, record->address, 0, task_now() + PATIENCE_NS, &region);
+        if (error != (is_there ? 0 : -ENOENT))
+            sim_fail(play->arena.world, "at the end region %" PRIu32 " is %s: %d", record->number,
+                     is_there ? "lost" : "there", error);
+        if (error == 0)
+            tarn_space_drop(region);
+    }
+}
+
+static void delete_all(struct play *play, struct tarn_space *space, uint32_t name)
+{
+    const char *text = name == 0 ? "one" : "other";
+    struct tarn_space_namespace *of;
+    int error = tarn_space_join_ns(space, text, text, name * 3, task_now() + PATIENCE_NS, &of);
+    if (error == 0) {
+        check_regions(play, of);
+        sim_space_fate(play, name, of->number)->deletes++;
+        error = tarn_space_delete_ns(of, task_now() + PATIENCE_NS);
+        tarn_space_leave_ns(of);
+    }
+    if (error != 0 && error != -ENOENT)
+        sim_fail(play->arena.world, "at the end a namespace could not be deleted: %d", error);
+    for (uint32_t i = 0; i < play->fate_count && error == -ENOENT; i++) {
+        if (play->fates[i].name == name && play->fates[i].deletes == 0)
+            sim_fail(play->arena.world, "at the end namespace %" PRIu32 " is lost", play->fates[i].number);
+    }
+}
+
+/* Wait until nothing has any chunk. */
+static void await_nothing(struct life *life)
+{
+    struct play *play = life->play;
+    const uint64_t deadline_ns = task_now() + 4 * PATIENCE_NS;
+    const uint64_t chunks = (uint64_t)play->servers * play->chunks;
+    struct space_master_stats stats;
+    bool is_clean;
+    do {
+        (void)task_sleep(LOOK_NS);
+        space_master_stats(life->master, &stats);
+        is_clean = stats.chunks == chunks && stats.chunks_free == chunks && stats.namespaces == 0 &&
+                   stats.regions == 0 && stats.sessions == 0;
+    } while (!is_clean && task_now() < deadline_ns);
+    if (!is_clean)
+        sim_fail(play->arena.world,
+                 "at the end %" PRIu64 " chunks of %" PRIu64 " are free (of %" PRIu64
+                 " servers), and there are %" PRIu64 " namespaces, %" PRIu64 " regions and %" PRIu64
+                 " sessions",
+                 stats.chunks_free, chunks, stats.servers, stats.namespaces, stats.regions, stats.sessions);
+    for (uint32_t i = 1; i <= play->servers && is_clean; i++) {
+        const struct space_server *server = play->current[i]->server;
+        struct space_server_stats at;
+        space_server_stats(server, &at);
+        if (at.assigned != 0)
+            sim_fail(play->arena.world, "at the end %" PRIu64 " chunks of a server are assigned",
+                     at.assigned);
+    }
+}
+
+void sim_space_check_end(struct life *life)
+{
+    struct play *play = life->play;
+    struct tarn_space *space;
+    int error = tarn_space_connect(life->fabric, "master", NULL, task_now() + PATIENCE_NS, &space);
+    if (error == 0) {
+        for (uint32_t name = 0; name < NAMES; name++)
+            delete_all(play, space, name);
+        tarn_space_disconnect(space);
+        await_nothing(life);
+    } else {
+        sim_fail(play->arena.world, "at the end the master could not be reached: %d", error);
+    }
+    play->is_checked = true;
+}
