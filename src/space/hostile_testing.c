@@ -206,6 +206,8 @@ static void be_silent_in_between(struct space_testing *self)
     task_worker_stop(&other->keeper);
     space_testing_close_master(self);
     space_testing_open_master(self);
+    /* a call that is repeated where its connection was lost, unlike the next */
+    assert_int_equal(tarn_space_join_ns(self->space, "b", NULL, 0, SOON, &mine), -ENOENT);
     mine = space_testing_namespace(self->space, "b", ALL_CHUNKS / 2);
     next = space_testing_alloc(mine, ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
     assert_int_equal(tarn_space_write_at(next, 0, &word, 8, SOON), 0);
