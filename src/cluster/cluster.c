@@ -8,7 +8,7 @@ static const struct back_end {
     const char *scheme;
     int (*join)(struct tarn_node *node, const char *rest, const struct cluster_options *options,
                 struct cluster **ret_cluster);
-} back_ends[] = {{"solo:", cluster_solo_join}};
+} back_ends[] = {{"solo:", cluster_solo_join}, {"zookeeper:", cluster_zookeeper_join}};
 
 int cluster_refuse(struct tarn_node *node, const char *url, const char *reason)
 {
@@ -32,7 +32,7 @@ static bool is_name(const char *name)
     return len > 0 && len <= CLUSTER_NAME_MAX && strspn(name, good) == len && !is_dots(name, len);
 }
 
-static bool is_path(const char *path)
+bool cluster_is_path(const char *path)
 {
     const size_t len = path == NULL ? 0 : strnlen(path, CLUSTER_PATH_MAX + 1);
     if (len == 0 || len > CLUSTER_PATH_MAX)
@@ -56,7 +56,7 @@ static bool is_path(const char *path)
 /* @return 0; -EINVAL; -E2BIG */
 static int check_change(const struct cluster_change *change, uint64_t *inout_bytes)
 {
-    if (!is_path(change->path) || change->if_version < CLUSTER_ABSENT)
+    if (!cluster_is_path(change->path) || change->if_version < CLUSTER_ABSENT)
         return -EINVAL;
     if (change->data == NULL && change->if_version == CLUSTER_ABSENT)
         return -EINVAL;
@@ -92,7 +92,8 @@ int cluster_join(struct tarn_node *node, const char *url, const struct cluster_o
         if (strncmp(url, back_ends[i].scheme, len) == 0 && url[len] != '\0')
             return back_ends[i].join(node, url + len, options, ret_cluster);
     }
-    return cluster_refuse(node, url, "a cluster is named as solo:PATH");
+    return cluster_refuse(node, url,
+                          "a cluster is named as solo:PATH, or zookeeper:HOST:PORT,HOST:PORT/PATH");
 }
 
 void cluster_leave(struct cluster *cluster)
@@ -146,7 +147,7 @@ int cluster_get(struct cluster *cluster, const char *path, void *data, uint32_t 
                 int64_t *ret_version)
 {
     int64_t version;
-    if (!is_path(path))
+    if (!cluster_is_path(path))
         return -EINVAL;
     const int error = cluster->operations->get(cluster, path, data, room, ret_bytes, &version);
     if (error == 0 && ret_version != NULL)
@@ -156,5 +157,5 @@ int cluster_get(struct cluster *cluster, const char *path, void *data, uint32_t 
 
 int cluster_scan(struct cluster *cluster, const char *path, cluster_visit_function *visit, void *arg)
 {
-    return is_path(path) ? cluster->operations->scan(cluster, path, visit, arg) : -EINVAL;
+    return cluster_is_path(path) ? cluster->operations->scan(cluster, path, visit, arg) : -EINVAL;
 }

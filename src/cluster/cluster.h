@@ -10,7 +10,8 @@
  * Threading: any thread or task. *Yields* means: blocks the calling thread, or lets other tasks run.
  * Errors: negative errno; output arguments stay untouched on failure. Those of every function that reaches the store:
  * -ENOTCONN (the store cannot be reached now: a change may have been made, or may be made later), -ESTALE (the session of
- * this member has ended: leave, and join again), -ECANCELED, -ENOMEM, and for `solo` the errors of tarn/depot.h.
+ * this member has ended: leave, and join again), -ECANCELED, -ENOMEM, for `solo` the errors of tarn/depot.h, and for
+ * `zookeeper` -EACCES (the ensemble forbids it) and -EUCLEAN (it holds something else below the path of the URL).
  */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
@@ -45,17 +46,20 @@ struct cluster_options {
 /**
  * Join a cluster.
  *
- * @param url      "solo:PATH", one member, whose metadata is a depot in this file, made with 64 MiB if there is none.
- *                 Borrowed until return
+ * @param url      "solo:PATH", one member, whose metadata is a depot in this file, made with 64 MiB if there is none;
+ *                 "zookeeper:HOST:PORT,HOST:PORT/PATH", several members, whose metadata is below this path of a ZooKeeper
+ *                 ensemble, made if it is not there. Borrowed until return
  * @param options  with what it points to, borrowed until return
  * @return 0; -EINVAL (a URL of no kind, a bad name, too much data: logged); -EBUSY (the file is open elsewhere, and is not
- *         closed within 5 seconds); -EEXIST (another member has this name); -EUCLEAN (the store holds something else); what
- *         opening a depot returns. Yields.
+ *         closed within 5 seconds); -EEXIST (another member has this name, and still has it when two lengths of a session
+ *         have passed); -EUSERS (CLUSTER_MEMBERS_MAX are there); -EOPNOTSUPP (not in this build: logged); -EUCLEAN (the
+ *         store holds something else); what opening a depot returns. Yields.
  */
 base_must_check int cluster_join(struct tarn_node *node, const char *url,
                                  const struct cluster_options *options, struct cluster **ret_cluster);
 
-/** Leave: the others learn at once that this member is gone. No call may be running. Yields. */
+/** Leave: the others learn at once that this member is gone, or when its session has ended if the store cannot be reached.
+ * No call may be running. Yields. */
 void cluster_leave(struct cluster *cluster);
 
 /**
@@ -132,7 +136,8 @@ base_must_check int cluster_delete(struct cluster *cluster, uint64_t epoch, cons
                                    int64_t if_version);
 
 /**
- * Read a node.
+ * Read a node: as it is when this member has changed it or has begun an epoch since others did, else it may be as it was
+ * some time ago.
  *
  * @param data, room   receive its bytes
  * @param ret_version  NULL: not asked for
