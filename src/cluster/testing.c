@@ -5,7 +5,8 @@
 
 void cluster_testing_join(struct cluster_testing *testing)
 {
-    const struct cluster_options options = {.name = "one", .data = "here", .data_bytes = 4};
+    const struct cluster_options options = {
+        .name = "one", .data = "here", .data_bytes = 4, .session_ns = testing->session_ns};
     assert_int_equal(cluster_join(testing->node, testing->url, &options, &testing->cluster), 0);
 }
 

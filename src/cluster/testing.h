@@ -13,6 +13,7 @@ struct cluster_testing {
     void (*begin)(struct cluster_testing *testing); /* make `node`, and the empty store of `url` */
     void (*end)(struct cluster_testing *testing);
     const char *url;
+    uint64_t session_ns; /* 0: the default */
     struct tarn_node *node;
     struct cluster *cluster;
 };
