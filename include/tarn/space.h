@@ -183,6 +183,57 @@ struct tarn_space_info {
 /** Tell of a region. */
 TARN_API void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_info *ret_info);
 
+/* ---- what there is ------------------------------------------------------------------------------ */
+
+/** A memory server, as the master knows it. Texts are borrowed until the visit returns, here and below. */
+struct tarn_space_server_row {
+    const char *name;
+    const char *address; /**< where clients reach it, as tarn_fabric_connect() */
+    uint64_t bytes;      /**< of memory that it contributes */
+    uint64_t free_bytes; /**< of these, what no namespace has; 0 while it is not there */
+    uint32_t number;
+    bool is_there; /**< the master is in contact with it */
+};
+
+/** A namespace, as clients see it that have not joined it. */
+struct tarn_space_namespace_row {
+    const char *name;
+    uint64_t spare_bytes; /**< reserved, and of no region */
+    uint32_t number;
+    uint32_t regions; /**< with those that were freed and that clients still hold */
+};
+
+/** A region that was not freed. */
+struct tarn_space_region_row {
+    const char *name; /**< "": none */
+    uint64_t address;
+    uint64_t bytes;
+    uint32_t number;
+    uint32_t holders; /**< sessions that hold it */
+    enum tarn_space_class memory_class;
+};
+
+/** What a listing shows things to. May call the space. @return 0: go on; anything else ends the listing, which returns it */
+typedef int tarn_space_server_function(void *arg, const struct tarn_space_server_row *server);
+typedef int tarn_space_namespace_function(void *arg, const struct tarn_space_namespace_row *space_namespace);
+typedef int tarn_space_region_function(void *arg, const struct tarn_space_region_row *region);
+
+/** Show all memory servers, in the order of their numbers. @return 0; what `visit` returns. Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_list_servers(struct tarn_space *space,
+                                                     tarn_space_server_function *visit, void *arg,
+                                                     uint64_t deadline_ns);
+
+/** Show all namespaces, in the order of their numbers. @return 0; what `visit` returns. Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_list_namespaces(struct tarn_space *space,
+                                                        tarn_space_namespace_function *visit, void *arg,
+                                                        uint64_t deadline_ns);
+
+/** Show all regions of a namespace, in the order of their numbers. @return 0; what `visit` returns; -ENOENT (the namespace
+ * was deleted). Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_list_regions(struct tarn_space_namespace *space_namespace,
+                                                     tarn_space_region_function *visit, void *arg,
+                                                     uint64_t deadline_ns);
+
 /* ---- local memory ------------------------------------------------------------------------------- */
 
 /**

@@ -552,13 +552,23 @@ static int ask_server(struct asking *asking)
     return 0;
 }
 
+/* The server of the least number from one on. @return NULL: there is none */
+static const struct master_server *next_server(const struct space_master *master, uint32_t from)
+{
+    const struct master_server *next = NULL;
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        if (server != NULL && server->number >= from && (next == NULL || server->number < next->number))
+            next = server;
+    }
+    return next;
+}
+
 /* Write the rows of a kind, from a number on, as long as there is room. */
 static void list_servers(struct asking *asking, uint32_t from)
 {
-    for (uint32_t slot = 0; slot < asking->master->slots; slot++) {
-        const struct master_server *server = asking->master->servers[slot];
-        if (server == NULL || server->number < from)
-            continue;
+    const struct master_server *server;
+    while ((server = next_server(asking->master, from)) != NULL) {
         struct space_cursor to = asking->to;
         put_server(&to, server, server->number);
         space_put(&to, server->chunk_count, 4);
@@ -567,6 +577,7 @@ static void list_servers(struct asking *asking, uint32_t from)
         if (to.is_wrong)
             return;
         asking->to = to;
+        from = server->number + 1;
     }
 }
 
@@ -618,7 +629,7 @@ static int ask_list(struct asking *asking)
         list_servers(asking, from);
     else if (kind == SPACE_NAMESPACES)
         list_spaces(asking, from);
-    else if (space != NULL && master_list_has(&asking->session->spaces, space))
+    else if (space != NULL && !space->is_deleted && master_list_has(&asking->session->spaces, space))
         list_regions(asking, space, from);
     else
         return -ENOENT;

@@ -1,0 +1,152 @@
+/* Does a listing show all there is, in the order of numbers, in as many pages as it takes, and end when it is told? */
+#include "fabric/shm_testing.h"
+#include "space/testing.h"
+
+#define SOON TESTING_SECONDS(60)
+#define MANY 450 /* namespaces, and regions, of long names: more than two pages of each */
+
+struct seen {
+    uint32_t count;
+    uint32_t last;    /* number of the last */
+    uint32_t there;   /* servers that are there */
+    uint32_t stop_at; /* rows after which to stop; 0: never */
+    uint64_t free_bytes;
+};
+
+static int see(struct seen *seen, uint32_t number)
+{
+    assert_true(number > seen->last);
+    seen->last = number;
+    seen->count++;
+    return seen->count == seen->stop_at ? 7 : 0;
+}
+
+static int see_server(void *arg, const struct tarn_space_server_row *row)
+{
+    struct seen *seen = arg;
+    char name[16];
+    (void)snprintf(name, sizeof(name), "node%u", seen->count % TESTING_SERVERS);
+    if (seen->stop_at == 0)
+        assert_string_equal(row->name, name);
+    assert_int_equal(row->bytes, TESTING_CHUNKS * TESTING_CHUNK_BYTES);
+    seen->there += row->is_there;
+    seen->free_bytes += row->free_bytes;
+    return see(seen, row->number);
+}
+
+/* The name of the n-th thing. */
+static const char *name_of(uint32_t number, char *ret_name)
+{
+    (void)snprintf(ret_name, TARN_SPACE_NAME_MAX + 1, "%063u", number);
+    return ret_name;
+}
+
+static int see_namespace(void *arg, const struct tarn_space_namespace_row *row)
+{
+    char name[TARN_SPACE_NAME_MAX + 1];
+    struct seen *seen = arg;
+    assert_string_equal(row->name, name_of(seen->count, name));
+    assert_int_equal(row->regions, 0);
+    assert_int_equal(row->spare_bytes, 0);
+    return see(seen, row->number);
+}
+
+static int see_region(void *arg, const struct tarn_space_region_row *row)
+{
+    struct seen *seen = arg;
+    assert_string_equal(row->name, seen->count == 0 ? "" : "words");
+    assert_int_equal(row->memory_class, seen->count == 0 ? TARN_SPACE_BULK : TARN_SPACE_WORDS);
+    assert_int_equal(row->bytes, seen->count == 0 ? 5 : TESTING_CHUNK_BYTES + 1);
+    assert_int_equal(row->address, seen->count == 0 ? 0 : TESTING_CHUNK_BYTES);
+    assert_int_equal(row->holders, seen->count == 0 ? 1 : 2);
+    return see(seen, row->number);
+}
+
+static void list_namespaces(struct space_testing *self)
+{
+    struct seen all = {.count = 0}, some = {.stop_at = 400};
+    for (uint32_t i = 0; i < MANY; i++) {
+        char name[TARN_SPACE_NAME_MAX + 1];
+        tarn_space_leave_ns(space_testing_namespace(self->space, name_of(i, name), 0));
+    }
+    assert_int_equal(tarn_space_list_namespaces(self->space, see_namespace, &all, SOON), 0);
+    assert_int_equal(all.count, MANY);
+    assert_int_equal(tarn_space_list_namespaces(self->space, see_namespace, &some, SOON), 7);
+    assert_int_equal(some.count, 400);
+}
+
+static void all_namespaces_are_listed(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, list_namespaces);
+}
+
+static void list_regions(struct space_testing *self)
+{
+    const struct tarn_space_alloc_options words = {.name = "words", .memory_class = TARN_SPACE_WORDS};
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "graph", 3);
+    struct tarn_space_region *bulk = space_testing_alloc(of, 5, TARN_SPACE_BULK), *named, *again;
+    struct seen seen = {.count = 0}, none = {.count = 0};
+    assert_int_equal(tarn_space_alloc(of, TESTING_CHUNK_BYTES + 1, &words, SOON, &named), 0);
+    assert_int_equal(tarn_space_find(of, "words", SOON, &again), 0);
+    assert_int_equal(tarn_space_list_regions(of, see_region, &seen, SOON), 0);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(tarn_space_free(named, SOON), 0);
+    assert_int_equal(tarn_space_free(bulk, SOON), 0);
+    assert_int_equal(tarn_space_list_regions(of, see_region, &none, SOON), 0);
+    assert_int_equal(none.count, 0);
+    tarn_space_drop(again);
+    tarn_space_drop(named);
+    tarn_space_drop(bulk);
+    assert_int_equal(tarn_space_delete_ns(of, SOON), 0);
+    assert_int_equal(tarn_space_list_regions(of, see_region, &none, SOON), -ENOENT);
+    tarn_space_leave_ns(of);
+}
+
+static void regions_are_listed_with_their_holders(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, list_regions);
+}
+
+/* A server that comes back empty has a greater number than those that came after it at first. */
+static void list_servers(struct space_testing *self)
+{
+    struct seen all = {.count = 0}, fewer = {.count = 0}, again = {.stop_at = TESTING_SERVERS + 1};
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "graph", TESTING_SERVERS);
+    const uint64_t free_bytes = TESTING_SERVERS * (TESTING_CHUNKS - 1) * TESTING_CHUNK_BYTES;
+    assert_int_equal(tarn_space_list_servers(self->space, see_server, &all, SOON), 0);
+    assert_int_equal(all.count, TESTING_SERVERS);
+    assert_int_equal(all.there, TESTING_SERVERS);
+    assert_int_equal(all.free_bytes, free_bytes);
+    space_testing_close_server(self, 0);
+    space_testing_await_servers(self, TESTING_SERVERS - 1);
+    assert_int_equal(tarn_space_list_servers(self->space, see_server, &fewer, SOON), 0);
+    assert_int_equal(fewer.there, TESTING_SERVERS - 1);
+    assert_int_equal(fewer.free_bytes, free_bytes / TESTING_SERVERS * (TESTING_SERVERS - 1));
+    space_testing_open_server(self, 0);
+    space_testing_await_servers(self, TESTING_SERVERS);
+    assert_int_equal(tarn_space_list_servers(self->space, see_server, &again, SOON), 0);
+    assert_int_equal(again.count, TESTING_SERVERS);
+    assert_true(again.last > all.last);
+    tarn_space_leave_ns(of);
+}
+
+static void servers_are_listed_in_the_order_of_their_numbers(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, list_servers);
+}
+
+#define SUITE(EACH)                                                                                          \
+    EACH(all_namespaces_are_listed)                                                                          \
+    EACH(regions_are_listed_with_their_holders)                                                              \
+    EACH(servers_are_listed_in_the_order_of_their_numbers)
+
+SUITE(TESTING_BOTH)
+
+static const struct CMUnitTest listing_tests[] = {SUITE(TESTING_EACH)};
+
+int main(void)
+{
+    const struct testing_suite suites[] = {TESTING_SUITE(listing_tests), {0}};
+    cmocka_set_test_filter(getenv("TARN_CASE"));
+    return testing_run_suites("tests", suites, NULL, shm_testing_setup, NULL);
+}
