@@ -22,7 +22,7 @@ _tarn() {
         COMPREPLY=($(compgen -W "$(_tarn_verbs help)" -- "$word"))
         return
     fi
-    if [[ ${verb[0]} == bench || ${verb[0]} == fabric ]]; then
+    if [[ ${verb[0]} == bench || ${verb[0]} == fabric || ${verb[0]} == space ]]; then
         if ((COMP_CWORD == 2)); then
             COMPREPLY=($(compgen -W "$(_tarn_verbs "${verb[0]}" --help)" -- "$word"))
             return

@@ -116,6 +116,12 @@ int cli_fabric(int argc, char **argv);
 /** The verbs of fabric. */
 void cli_fabric_help(FILE *file);
 
+/** Look at a space, and put files there. */
+int cli_space(int argc, char **argv);
+
+/** The verbs of space. */
+void cli_space_help(FILE *file);
+
 /** Run the simulator. */
 int cli_sim(int argc, char **argv);
 

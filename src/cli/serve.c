@@ -67,9 +67,11 @@ static void dump(const struct serve *server)
                   "remedy=\"name a file with --dump, or with dump=FILE in --store\"");
 }
 
-/* A signal that does not ask for the end. */
+/* A signal that does not ask for the end. @param server  NULL: it is a space's, which has nothing to do then */
 static void obey(struct serve *server, int number)
 {
+    if (server == NULL)
+        return;
     if (number == SIGUSR1)
         dump(server);
     else if (number == SIGHUP)
@@ -94,7 +96,7 @@ static void await_end(struct serve *server)
 
 /* ---- serving ------------------------------------------------------------------------------------- */
 
-/* A server that is open, until its end is asked for. */
+/* A server that is open, until its end is asked for. @param server  NULL: it is a space's */
 static int serve_ready(struct serve *server, struct cli_process *process, struct cli_notify *notify)
 {
     int status = cli_process_ready(process);
@@ -102,9 +104,37 @@ static int serve_ready(struct serve *server, struct cli_process *process, struct
         return status;
     cli_notify(notify, "READY=1\nSTATUS=serving\n");
     await_end(server);
-    cli_notify(notify, "STOPPING=1\nSTATUS=finishing what has begun, and closing the stores\n");
+    cli_notify(notify, server == NULL
+                           ? "STOPPING=1\nSTATUS=waiting for clients to let go\n"
+                           : "STOPPING=1\nSTATUS=finishing what has begun, and closing the stores\n");
     cli_process_end(process);
     return CLI_OK;
+}
+
+static int serve_stores(const struct base_settings *settings, const struct serve_hooks *hooks,
+                        struct cli_process *process, struct cli_notify *notify)
+{
+    struct serve *server;
+    cli_notify(notify, "STATUS=opening the stores\n");
+    int error = serve_open(settings, (uint64_t)getpid(), hooks, &server);
+    if (error != 0)
+        return cli_failed("cannot serve: %s", cli_file_reason(error));
+    int status = serve_ready(server, process, notify);
+    error = serve_close(server);
+    return error == 0 ? status : cli_failed("a store did not close well: %s", cli_file_reason(error));
+}
+
+static int serve_space(const struct serve_options *options, const struct serve_hooks *hooks,
+                       struct cli_process *process, struct cli_notify *notify)
+{
+    struct serve_space *space;
+    cli_notify(notify, options->memory_server ? "STATUS=making memory\n" : "STATUS=opening the metadata\n");
+    int error = serve_space_open(options, hooks, &space);
+    if (error != 0)
+        return cli_failed("cannot serve: %s", cli_file_reason(error));
+    int status = serve_ready(NULL, process, notify);
+    serve_space_close(space);
+    return status;
 }
 
 static int serve_until_the_end(const struct base_settings *settings, struct cli_process *process,
@@ -115,14 +145,8 @@ static int serve_until_the_end(const struct base_settings *settings, struct cli_
                                       .progress = cli_notify_progress,
                                       .progress_arg = notify,
                                       .log_sink = cli_is_journal() ? cli_journal_sink : NULL};
-    struct serve *server;
-    cli_notify(notify, "STATUS=opening the stores\n");
-    int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
-    if (error != 0)
-        return cli_failed("cannot serve: %s", cli_file_reason(error));
-    int status = serve_ready(server, process, notify);
-    error = serve_close(server);
-    return error == 0 ? status : cli_failed("a store did not close well: %s", cli_file_reason(error));
+    return serve_is_of_space(settings->options) ? serve_space(settings->options, &hooks, process, notify)
+                                                : serve_stores(settings, &hooks, process, notify);
 }
 
 static int serve_until_stopped(const struct base_settings *settings)

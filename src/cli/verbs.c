@@ -10,8 +10,8 @@
 #define HELP_ROOM (64 << 10) /* of the longest text */
 
 static const struct cli_verb verbs[] = {
-    {"serve", "--data=FILE|--store=STORE... [OPTION...]",
-     "serve stores by memcached's protocol and by Tarn's own", cli_serve, cli_serve_help},
+    {"serve", "--data=FILE|--store=STORE...|--space=FILE [OPTION...]",
+     "serve stores by memcached's protocol and by Tarn's own, or a space", cli_serve, cli_serve_help},
     {"format", "file:PATH [--size=SIZE] [OPTION...]", "make a store", cli_format, cli_format_help},
     {"grow", "file:PATH [--size=SIZE]", "make a store larger", cli_grow, cli_grow_help},
     {"check", "file:PATH [OPTION...]", "prove that a store is sound, or repair it", cli_check,
@@ -29,6 +29,8 @@ static const struct cli_verb verbs[] = {
      cli_bench_help},
     {"fabric", "VERB [ARGUMENT...]", "look at one-sided memory: what there is, a peer, this machine",
      cli_fabric, cli_fabric_help},
+    {"space", "VERB [ARGUMENT...]", "use a space: the memory of many machines as one", cli_space,
+     cli_space_help},
     {"sim", "[OPTION...]", "try the release code in a simulated world", cli_sim, cli_sim_help},
 };
 
@@ -149,8 +151,40 @@ int cli_run(const char *name, int argc, char **argv)
     if (argc == 1 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
         return cli_print_help("tarn", verb, stdout);
     int status = verb->run(argc, argv);
-    if (status == CLI_USAGE && verb->run != cli_bench) /* that tells of one of its own verbs */
+    const bool tells_itself = verb->run == cli_bench || verb->run == cli_fabric || verb->run == cli_space;
+    if (status == CLI_USAGE && !tells_itself) /* those tell of one of their own verbs */
         (void)fprintf(stderr, "usage: tarn %s %s\n", verb->name, verb->arguments);
+    return status;
+}
+
+/* ---- verbs of verbs ------------------------------------------------------------------------------ */
+
+void cli_print_verbs_of(const struct cli_verb *table, size_t count, FILE *file)
+{
+    for (size_t i = 0; i < count; i++)
+        (void)fprintf(file, "  %-6s  %s\n", table[i].name, table[i].help);
+}
+
+int cli_run_verb_of(const char *name, const struct cli_verb *table, size_t count, int argc, char **argv)
+{
+    const struct cli_verb *verb = NULL;
+    char program[64];
+    (void)snprintf(program, sizeof(program), "tarn %s", name);
+    for (size_t i = 0; i < count; i++) {
+        if (argc > 0 && strcmp(argv[0], table[i].name) == 0)
+            verb = &table[i];
+    }
+    if (verb == NULL) {
+        (void)cli_usage("%s %s; `%s --help` lists them", name,
+                        argc == 0 ? "takes a verb" : "has no such verb", program);
+        (void)fprintf(stderr, "usage: %s VERB [ARGUMENT...]\n", program);
+        return CLI_USAGE;
+    }
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return cli_print_help(program, verb, stdout);
+    int status = verb->run(argc - 1, argv + 1);
+    if (status == CLI_USAGE)
+        (void)fprintf(stderr, "usage: %s %s %s\n", program, verb->name, verb->arguments);
     return status;
 }
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define URL_BYTES       1024
 #define CONNECTIONS_MAX 65536 /* the most connections of a listener: each takes a task */
 #define TASKS_BESIDE    512   /* tasks of a listener besides: running methods, accepting and looking */
 
@@ -40,21 +39,18 @@ bool serve_fabric_is_secure(const char *url)
     return options != NULL && (has_option(options, "tls") || has_option(options, "secret="));
 }
 
-/* Open the fabric of --kv-listen. --insecure applies to it, too. @return 0; -EINVAL */
-static int open_network(struct serve *serve)
+int serve_fabric_open(struct tarn_node *node, const char *url, bool insecure, struct tarn_fabric **ret_fabric)
 {
-    const struct serve_options *options = serve->options;
-    const char *url = options->kv_fabric, *rest = tcp_options(url);
-    char full[URL_BYTES];
-    bool is_told =
-        rest == NULL || !options->insecure || serve_fabric_is_secure(url) || has_option(rest, "insecure");
+    const char *rest = tcp_options(url);
+    char full[SERVE_FABRIC_ROOM + sizeof(",insecure")];
+    bool is_told = rest == NULL || !insecure || serve_fabric_is_secure(url) || has_option(rest, "insecure");
     int len = snprintf(full, sizeof(full), "%s%s%s", url, is_told || *rest == '\0' ? "" : ",",
                        is_told ? "" : "insecure");
     if (len < 0 || (size_t)len >= sizeof(full)) {
-        base_error(&serve->node->log, "cannot open fabric", "reason=\"the text of --kv-fabric is too long\"");
+        base_error(&node->log, "cannot open fabric", "reason=\"its URL is too long\"");
         return -EINVAL;
     }
-    return tarn_fabric_open(serve->node, full, &serve->fabrics[0]);
+    return tarn_fabric_open(node, full, ret_fabric);
 }
 
 static uint32_t connections_max(const struct serve_options *options)
@@ -108,7 +104,9 @@ static int open_kv_listener(struct serve *serve, struct tarn_fabric *fabric, con
 int serve_kv_listeners_open(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
-    int error = options->kv_listen.count > 0 ? open_network(serve) : 0;
+    int error = options->kv_listen.count == 0 ? 0
+                                              : serve_fabric_open(serve->node, options->kv_fabric,
+                                                                  options->insecure, &serve->fabrics[0]);
     for (uint32_t i = 0; i < serve->kv_address_count && error == 0; i++)
         error = open_kv_listener(serve, serve->fabrics[0], serve->kv_addresses[i]);
     if (error == 0 && options->kv_unix_path != NULL)

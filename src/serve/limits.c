@@ -17,7 +17,7 @@ void serve_files_raise(void)
 }
 
 /* Count open files: the kernel gives out the lowest free descriptor, so the next one is about their number. */
-static uint64_t files_open(void)
+uint64_t serve_files_open(void)
 {
     int next = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     if (next < 0)
@@ -29,7 +29,8 @@ static uint64_t files_open(void)
 void serve_files_check(struct serve *serve)
 {
     const uint64_t addresses = serve->listener_count + serve->kv_listener_count;
-    const uint64_t wanted = addresses * serve->options->connections_max, beside = files_open() + FILES_BESIDE;
+    const uint64_t wanted = addresses * serve->options->connections_max,
+                   beside = serve_files_open() + FILES_BESIDE;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted + beside)
         return;

@@ -1,5 +1,6 @@
 /*
  * serve: stores for memcached's clients and for Tarn's own: schedulers, listeners, connections, and an end in good order.
+ * Or, in a process of its own, a part of a space: its master, a memory server, or both.
  *
  * Threading: one plain thread opens, stops and closes a server; its requests run in the threads of its
  * schedulers.
@@ -11,8 +12,13 @@
 #include "base/base.h"
 #include "task/node.h"
 #include "task/task.h"
+#include <tarn/space.h>
+
+#define SERVE_ADDRESS_ROOM 108 /* of an address as tarn_fabric_connect() takes it */
+#define SERVE_FABRIC_ROOM  1024
 
 struct serve;
+struct serve_space;
 struct tarn_depot;
 
 /* The options of a server, as the settings below set them. */
@@ -28,6 +34,12 @@ struct serve_options {
     struct base_setting_list kv_listen;
     const char *kv_unix_path;
     const char *kv_fabric;
+    const char *space; /* the file, or the cluster, with a space's metadata: be its master; NULL: be none */
+    const char *space_listen;
+    bool memory_server;
+    const char *join; /* URL of the master; NULL: it is of this process */
+    uint64_t chunk_bytes;
+    const char *servers_secret_file; /* path of what memory servers prove themselves with; NULL: none */
     bool insecure;
     bool enable_shutdown;
     uint64_t threads; /* number of threads; 0: one for each processor */
@@ -148,5 +160,52 @@ void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg);
  * Plain threads. Blocks.
  */
 int serve_close(struct serve *serve);
+
+/* ---- spaces ------------------------------------------------------------------------------------- */
+
+/* The address of a master or a memory server, as a URL says it. */
+struct serve_space_url {
+    bool is_shm;                      /* it is a path of this machine */
+    bool says_fabric;                 /* the fabric was not left to the default */
+    char fabric[SERVE_FABRIC_ROOM];   /* as tarn_fabric_open() takes it */
+    char address[SERVE_ADDRESS_ROOM]; /* as tarn_fabric_connect() takes it */
+};
+
+/**
+ * Read a URL: unix:PATH, or tarn://ADDRESS:PORT[?FABRIC].
+ *
+ * @return NULL; what is wrong, for people
+ */
+const char *serve_space_url_read(const char *url, struct serve_space_url *ret_url);
+
+/**
+ * Read a secret of a space from a file that is its owner's alone. One line end behind it is none of it.
+ *
+ * @param ret_secret  room for TARN_SPACE_SECRET_MAX bytes
+ * @return NULL; what is wrong, for people
+ */
+const char *serve_secret_read(const char *path, uint8_t *ret_secret, uint32_t *ret_bytes);
+
+/** Raise the limit of open files as far as this user may. Called before anything is opened. */
+void serve_files_raise(void);
+
+/** Whether the options are of a space, not of stores. */
+bool serve_is_of_space(const struct serve_options *options);
+
+/**
+ * Open a part of a space: a master, a memory server, whose memory is made meanwhile, or both. All threads that this starts
+ * inherit the caller's signal mask.
+ *
+ * @param options  checked, of a space; borrowed until serve_space_close()
+ * @param hooks    borrowed until serve_space_close()
+ * @return 0; an error of the node, a scheduler, the fabric, the cluster or the space (logged)
+ *
+ * Plain threads. Blocks.
+ */
+base_must_check int serve_space_open(const struct serve_options *options, const struct serve_hooks *hooks,
+                                     struct serve_space **ret_space);
+
+/** Close what was opened. Plain threads. Blocks. */
+void serve_space_close(struct serve_space *space);
 
 #endif

@@ -201,8 +201,12 @@ void serve_listeners_close(struct serve *serve, const struct task_sched *sched);
 /** Whether the fabric of --kv-fabric listens at ports of the machine's network. */
 bool serve_fabric_has_ports(const char *url);
 
-/** Whether the fabric of --kv-fabric lets clients of other machines in only with a proof of identity. */
+/** Whether a fabric lets clients of other machines in only with a proof of identity. */
 bool serve_fabric_is_secure(const char *url);
+
+/** Open a fabric. @param insecure  allow other machines @return 0; as tarn_fabric_open() */
+base_must_check int serve_fabric_open(struct tarn_node *node, const char *url, bool insecure,
+                                      struct tarn_fabric **ret_fabric);
 
 /** The most tasks that all kv listeners may need on a scheduler. */
 uint32_t serve_kv_listener_tasks(const struct serve *serve);
@@ -217,10 +221,27 @@ void serve_kv_listeners_close(struct serve *serve);
 /** Close the fabrics. The schedulers have ended. */
 void serve_fabrics_close(struct serve *serve);
 
+/* ---- spaces: space_options.c ---------------------------------------------------------------------- */
+
+/* What the options of a space come to. */
+struct serve_space_plan {
+    struct serve_space_url listen;      /* of the master, or else of the memory server */
+    char master[SERVE_ADDRESS_ROOM];    /* where the memory server finds the master */
+    char memory[SERVE_ADDRESS_ROOM];    /* where the memory server is reached */
+    char name[TARN_SPACE_NAME_MAX + 1]; /* of the memory server */
+};
+
+/** Check the options of a space, and read what they come to. @return 0; -EINVAL */
+base_must_check int serve_space_plan(const struct serve_options *options, struct serve_space_plan *ret_plan,
+                                     char *error, size_t room);
+
+/** Check that a server of stores was told nothing that is for spaces. @return 0; -EINVAL */
+base_must_check int serve_check_no_space(const struct serve_options *options, char *error, size_t room);
+
 /* ---- the limit of open files: limits.c ----------------------------------------------------------- */
 
-/** Raise the limit of open files as far as this user may. Called before anything is opened. */
-void serve_files_raise(void);
+/** Count open files. */
+uint64_t serve_files_open(void);
 
 /** Check that the limit suffices for all connections that the options allow, and log how many do not fit. Called when all
  * else is open. */

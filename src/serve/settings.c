@@ -134,6 +134,47 @@ const struct base_setting serve_settings[] = {
              "tcp:tls,cert=FILE,key=FILE,ca=FILE; or verbs:DEVICE (tarn-fabric(1)). Clients "
              "name the same: tarn://ADDRESS:PORT/NAME?tcp:secret=FILE.",
      AT(kv_fabric)},
+    {.name = "space",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help =
+         "Be the master of a space, the memory of many machines as one (docs/space.md), instead of serving "
+         "stores: it keeps in this file, which is made if there is none, what belongs to what.",
+     AT(space)},
+    {.name = "memory-server",
+     .type = BASE_SETTING_BOOL,
+     .help = "Contribute --memory to a space: beside the master of --space, or to that of --join. What lies "
+             "there ends with the process.",
+     AT(memory_server)},
+    {.name = "join",
+     .type = BASE_SETTING_STRING,
+     .metavar = "URL",
+     .help = "The master that a memory server joins: its --space-listen. It is waited for.",
+     AT(join)},
+    {.name = "space-listen",
+     .type = BASE_SETTING_STRING,
+     .metavar = "URL",
+     .help =
+         "Where the master, or else the memory server, is reached: unix:PATH, by processes of this user, by "
+         "shared memory; or tarn://ADDRESS:PORT, with ?tcp:secret=FILE and the like behind it as in "
+         "--kv-fabric. A memory server beside a master has PATH.memory, or the next port. Beyond loopback "
+         "only with a secret or certificates, or --insecure.",
+     AT(space_listen)},
+    {.name = "chunk",
+     .type = BASE_SETTING_SIZE,
+     .min = UINT64_C(64) << 10,
+     .max = UINT64_C(1) << 40,
+     .default_text = "64M",
+     .help = "The pieces in which memory goes to namespaces, a power of two; the same for all servers of a "
+             "space, and for good.",
+     AT(chunk_bytes)},
+    {.name = "servers-secret-file",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help =
+         "A file with what memory servers prove to their master that they are its own: 1 to 64 bytes. The "
+         "master and they have the same. Without it any process that reaches the master may be one.",
+     AT(servers_secret_file)},
     {.name = "insecure",
      .type = BASE_SETTING_BOOL,
      .help =
@@ -485,7 +526,7 @@ static int check_stores(const struct serve_options *options, char *error, size_t
             error, room,
             "where is the store? Name a file or a device with --data=FILE, or stores with "
             "--store=NAME:depot,path=FILE and --store=NAME:cache,memory=SIZE; -m MEGABYTES is one in memory "
-            "alone, as memcached's");
+            "alone, as memcached's. A space's servers are told by --space and --memory-server");
     if (count > KV_STORES_MAX)
         return base_settings_fail(error, room, "there are more than %d stores", KV_STORES_MAX);
     for (uint32_t i = 0; i < count; i++) {
@@ -656,7 +697,12 @@ static int check_memcached(const struct serve_options *options, char *error, siz
 
 int serve_check_options(const struct serve_options *options, char *error, size_t room)
 {
-    int result = check_memcached(options, error, room);
+    struct serve_space_plan plan;
+    if (serve_is_of_space(options))
+        return serve_space_plan(options, &plan, error, room);
+    int result = serve_check_no_space(options, error, room);
+    if (result == 0)
+        result = check_memcached(options, error, room);
     if (result == 0)
         result = check_hot(options, error, room);
     if (result == 0)

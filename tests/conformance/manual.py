@@ -46,7 +46,7 @@ def verbs_are_those_of_the_command(tarn, folder):
 
 
 def calls_are_those_of_the_header(_, folder):
-    for name, example in (("depot", "hello.c"), ("fabric", "ring.c"), ("rpc", "calls.c"), ("kv", "anywhere.c")):
+    for name, example in (("depot", "hello.c"), ("fabric", "ring.c"), ("rpc", "calls.c"), ("kv", "anywhere.c"), ("space", "place.c")):
         text = page(folder, f"tarn-{name}.3")
         header = page(folder, f"../../include/tarn/{name}.h")
         calls = re.findall(rf"^TARN_API [^(]*?\b(tarn_{name}_\w+)\(", header, re.MULTILINE)
@@ -66,9 +66,20 @@ def options_of_ping_are_told(tarn, folder):
         expect(name.replace("[no-]", "") in text, f"tarn-fabric.1 does not know {name}")
 
 
+def verbs_of_space_are_told(tarn, folder):
+    text = page(folder, "tarn-space.1")
+    verbs = re.findall(r"^  (\w+)  ", output(tarn, "space", "--help"), re.MULTILINE)
+    expect(len(verbs) >= 6, f"verbs: {verbs}")
+    for verb in verbs:
+        expect(f"\\fBtarn space {verb}\\fR" in text and f"\n\\fB{verb}\\fR" in text, f"tarn-space.1 does not tell about {verb}")
+        for name in re.findall(r"^  (?:-\w, |    )--(\S+?)(?:=|\s|$)", output(tarn, "space", verb, "--help"), re.MULTILINE):
+            expect(name.replace("-", "\\-") in text, f"tarn-space.1 does not know --{name}")
+
+
 def versions_agree(tarn, folder):
     version = output(tarn, "--version").split()[1]
-    for name in ("tarn.1", "tarn-serve.1", "tarn-depot.3", "tarn-fabric.1", "tarn-fabric.3", "tarn-rpc.3", "tarn-kv.3"):
+    for name in ("tarn.1", "tarn-serve.1", "tarn-depot.3", "tarn-fabric.1", "tarn-fabric.3", "tarn-rpc.3", "tarn-kv.3", "tarn-space.1",
+                 "tarn-space.3"):
         expect(f'"tarn {version}"' in page(folder, name), f"{name} is not of version {version}")
 
 
@@ -86,7 +97,7 @@ def main():
         with open(f"{folder}/tarn-serve.1", "w", encoding="utf-8") as file:
             file.write(text)
     serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, calls_are_those_of_the_header,
-                 options_of_ping_are_told, versions_agree,
+                 options_of_ping_are_told, verbs_of_space_are_told, versions_agree,
                  pages_fit_a_terminal_of_80_columns], tarn, folder)
 
 

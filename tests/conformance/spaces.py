@@ -1,0 +1,330 @@
+#!/usr/bin/python3
+"""Does a space of several processes keep what it is given, say why it does not, and end when it is told?
+
+    spaces.py TARN
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import serving
+from fabric import free_port
+from operations import command
+from serving import Process, await_that, expect
+from service import Manager
+from verbs import fails, is_misuse, succeeds
+
+CHUNK = 1 << 20
+MEMORY = 64 << 20  # of each memory server: the least that --memory takes
+
+
+class Part(Process):
+    """A process of a space, ready."""
+
+    def __init__(self, tarn, *options):
+        super().__init__(tarn, "serve", "--chunk=1M", *options)
+        try:
+            self.await_line('event="serving" ')
+        except serving.Failure:
+            self.kill()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+
+    def stop(self):
+        self.signal(signal.SIGTERM)
+        expect(self.wait() == 0, f"it does not end well:\n{self.log()}")
+
+
+class Space:
+    """A master and two memory servers."""
+
+    def __init__(self, tarn, folder, name, fabric, *options):
+        self.tarn = tarn
+        self.metadata = f"{folder}/{name}"
+        self.options = options
+        self.urls = [f"{self.place(folder, name, fabric, i)}" for i in range(3)]
+        self.master, self.servers = None, []
+
+    def start(self):
+        self.master = self.start_master()
+        self.servers.extend(self.start_server(i) for i in (0, 1))
+        self.await_servers(2)
+
+    @staticmethod
+    def place(folder, name, fabric, number):
+        return f"unix:{folder}/{name}{number}.sock" if fabric is None else f"tarn://127.0.0.1:{free_port()}?{fabric}"
+
+    @property
+    def url(self):
+        return self.urls[0]
+
+    def start_master(self):
+        return Part(self.tarn, f"--space={self.metadata}", f"--space-listen={self.url}", *self.options)
+
+    def start_server(self, place):
+        return Part(self.tarn, "--memory-server", "--memory=64M", f"--join={self.url}",
+                    f"--space-listen={self.urls[1 + place]}", *self.options)
+
+    def parts(self):
+        return [*self.servers, *([] if self.master is None else [self.master])]
+
+    def do(self, verb, *words, **more):
+        return succeeds(self.tarn, "space", verb, self.url, *words, **more)
+
+    def refuses(self, verb, *words, **more):
+        return fails(self.tarn, "space", verb, self.url, *words, **more)
+
+    def stat(self, *words):
+        return json.loads(self.do("stat", *words, "--json"))
+
+    def await_servers(self, count):
+        await_that(lambda: sum(server["there"] for server in self.stat()["servers"]) == count, f"there are not {count} servers")
+
+    def stop(self):
+        for part in self.parts():
+            part.signal(signal.SIGTERM)
+        for part in self.parts():
+            expect(part.wait() == 0, f"it does not end well:\n{part.log()}")
+
+
+@contextlib.contextmanager
+def space_of(tarn, folder, name, fabric=None, options=()):
+    space = Space(tarn, folder, name, fabric, *options)
+    try:
+        space.start()
+        yield space
+        space.stop()
+    finally:
+        for part in space.parts():
+            if part.process.poll() is None:
+                part.kill()
+
+
+def written(path, content):
+    with open(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def secret_of(folder, name, content=b"the quick brown fox jumps\n"):
+    path = written(f"{folder}/{name}", content)
+    os.chmod(path, 0o600)
+    return path
+
+
+def fabrics(folder):
+    return {"shm": None, "tcp": "tcp:", "tls": f"tcp:secret={secret_of(folder, 'fabric-secret')}"}
+
+
+def put_and_get(space, folder, content):
+    path = written(f"{folder}/content", content)
+    space.do("create", "graph")
+    space.refuses("create", "graph", because="already is a namespace graph")
+    space.do("put", "graph/edges", path)
+    expect(space.do("get", "graph/edges") == content, "get prints other bytes")
+    space.do("get", "graph/edges", f"{folder}/copy")
+    expect(read(f"{folder}/copy") == content, "get writes other bytes")
+
+
+def what_was_put_is_got(tarn):
+    content = random.Random(1).randbytes(5 * CHUNK + 3)
+    with serving.folder() as folder:
+        for name, fabric in fabrics(folder).items():
+            with space_of(tarn, folder, name, fabric) as space:
+                put_and_get(space, folder, content)
+                space.refuses("put", "graph/edges", f"{folder}/content", because="say --force")
+                written(f"{folder}/other", content[::-1])
+                space.do("put", "graph/edges", f"{folder}/other", "--force")
+                expect(space.do("get", "graph/edges") == content[::-1], "the old bytes are still there")
+
+
+def it_is_told_what_there_is(tarn):
+    with serving.folder() as folder, space_of(tarn, folder, "space") as space:
+        put_and_get(space, folder, bytes(6 * CHUNK))
+        space.do("create", "empty")
+        expect(space.do("list") == b"graph\nempty\n", "the namespaces are others")
+        expect(space.do("list", "graph") == b"edges\n", "the regions are others")
+        expect(space.do("list", "empty") == b"", "there is a region")
+        stat = space.stat("graph")
+        expect([server["bytes"] for server in stat["servers"]] == [MEMORY, MEMORY], f"{stat}")
+        expect([server["free_bytes"] for server in stat["servers"]] == [MEMORY - 3 * CHUNK] * 2, f"{stat}")
+        expect(stat["regions"] == [{"number": 1, "name": "edges", "address": 0, "bytes": 6 * CHUNK, "class": "bulk", "holders": 0}],
+               f"{stat}")
+        expect([space["name"] for space in stat["namespaces"]] == ["graph", "empty"], f"{stat}")
+        lines = space.do("stat", "graph").decode().splitlines()
+        expect(any("2 of 2 memory servers" in line for line in lines), f"{lines}")
+        space.do("drop", "graph/edges")
+        space.refuses("get", "graph/edges", because="no region edges")
+        await_that(lambda: space.stat()["namespaces"][0]["spare_bytes"] == 6 * CHUNK, "the memory is not spare")
+        space.do("drop", "graph")
+        await_that(lambda: all(server["free_bytes"] == MEMORY for server in space.stat()["servers"]), "the memory is not free")
+        space.refuses("list", "graph", because="no namespace graph")
+        space.refuses("put", "empty/big", written(f"{folder}/big", bytes(2 * MEMORY + 1)), because="too little left")
+        expect(space.do("list", "empty") == b"", "a part of it is there")
+
+
+def secrets_are_asked_for(tarn):
+    with serving.folder() as folder, space_of(tarn, folder, "space") as space:
+        ours, wrong = secret_of(folder, "ours"), secret_of(folder, "wrong", b"x")
+        content = written(f"{folder}/content", b"hush")
+        space.do("create", "mine", f"--secret-file={ours}")
+        space.do("put", "mine/secret", content, f"--secret-file={ours}")
+        expect(space.do("get", "mine/secret", f"--secret-file={ours}") == b"hush", "it is not got")
+        for verb, words in {"get": ["mine/secret"], "put": ["mine/other", content], "drop": ["mine"], "list": ["mine"]}.items():
+            space.refuses(verb, *words, because="has a secret")
+            space.refuses(verb, *words, f"--secret-file={wrong}", because="another secret")
+        expect(space.do("list") == b"mine\n", "the name is no secret")
+        os.chmod(wrong, 0o640)
+        space.refuses("list", "mine", f"--secret-file={wrong}", because="chmod 600")
+        space.refuses("list", "mine", f"--secret-file={folder}/none", because="No such file")
+
+
+def strangers_contribute_nothing(tarn):
+    with serving.folder() as folder:
+        ours, wrong = secret_of(folder, "ours"), secret_of(folder, "wrong", b"x")
+        with space_of(tarn, folder, "space", options=[f"--servers-secret-file={ours}"]) as space:
+            for options in ([], [f"--servers-secret-file={wrong}"]):
+                with Part(tarn, "--memory-server", "--memory=64M", f"--join={space.url}",
+                          f"--space-listen=unix:{folder}/stranger", *options) as stranger:
+                    stranger.await_line("is not with its master")
+                    expect(len(space.stat()["servers"]) == 2, "a stranger was taken")
+                    stranger.stop()
+
+
+def one_process_is_enough(tarn):
+    with serving.folder() as folder:
+        for name, url in {"shm": f"unix:{folder}/socket", "tcp": f"tarn://127.0.0.1:{free_port()}"}.items():
+            with Part(tarn, f"--space=solo:{folder}/{name}", f"--space-listen={url}", "--memory-server", "--memory=64M") as part:
+                part.await_line("a memory server has come")
+                succeeds(tarn, "space", "create", url, "alone")
+                succeeds(tarn, "space", "put", url, "alone/word", written(f"{folder}/word", b"word"))
+                expect(succeeds(tarn, "space", "get", url, "alone/word") == b"word", "it is not got")
+                succeeds(tarn, "space", "drop", url, "alone")
+                part.stop()
+
+
+def systemd_is_told(tarn):
+    with serving.folder() as folder, Manager(f"{folder}/notify") as manager:
+        os.environ["NOTIFY_SOCKET"] = f"{folder}/notify"
+        try:
+            part = Part(tarn, f"--space={folder}/metadata", f"--space-listen=unix:{folder}/socket")
+        finally:
+            del os.environ["NOTIFY_SOCKET"]
+        with part:
+            expect(manager.take_until("READY")["STATUS"] == "serving", "it is not told that it serves")
+            part.stop()
+            manager.take_until("STOPPING")
+
+
+def the_end_waits_for_nobody(tarn):
+    with serving.folder() as folder:
+        for name, fabric in fabrics(folder).items():
+            with space_of(tarn, folder, name, fabric) as space:
+                put_and_get(space, folder, bytes(20 * CHUNK))
+                with subprocess.Popen([tarn, "space", "get", space.url, "graph/edges"], stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL) as idle:
+                    expect(idle.stdout.read(1) == b"\0", "nothing comes")
+                    space.stop()  # while it waits for somebody to read on
+                    idle.kill()
+
+
+def the_lost_are_told(tarn):
+    content = random.Random(2).randbytes(4 * CHUNK)
+    with serving.folder() as folder:
+        for name, fabric in {"shm": None, "tcp": "tcp:"}.items():
+            with space_of(tarn, folder, name, fabric) as space:
+                put_and_get(space, folder, content)
+                space.servers[1].kill()
+                space.await_servers(1)
+                space.refuses("get", "graph/edges", because="cannot be reached")
+                expect(b"not there" in space.do("stat"), "it is not told which server is gone")
+                space.servers[1] = space.start_server(1)
+                space.await_servers(2)
+                space.refuses("get", "graph/edges", because="drop it")
+                space.do("drop", "graph/edges")
+                space.do("put", "graph/edges", f"{folder}/content")
+                expect(space.do("get", "graph/edges") == content, "it is not as before")
+
+
+def a_master_comes_back(tarn):
+    content = random.Random(3).randbytes(4 * CHUNK)
+    with serving.folder() as folder:
+        for name, fabric, signals in ("shm", None, [signal.SIGTERM, signal.SIGKILL]), ("tcp", "tcp:", [signal.SIGKILL]):
+            with space_of(tarn, folder, name, fabric) as space:
+                put_and_get(space, folder, content)
+                for number in signals:
+                    space.master.signal(number)
+                    space.master.wait()
+                    is_socket_gone = fabric is None and number == signal.SIGTERM
+                    space.refuses("list", because="check the path" if is_socket_gone else "is the master running?")
+                    space.master = space.start_master()
+                    space.await_servers(2)
+                    expect(space.do("get", "graph/edges") == content, "what the servers have is lost")
+
+
+def what_is_wrong_is_told(tarn):
+    master, listen = "--space=m", "--space-listen=unix:s"
+    with serving.folder() as folder:
+        for options, because in {
+                ("--memory-server", listen): "--join=URL",
+                (master,): "where is it reached?",
+                (master, listen, "--join=unix:t"): "leave out one",
+                (master, listen, "--data=x"): "--data is for stores",
+                (master, listen, "--kv-unix=x"): "--kv-unix is for stores",
+                (listen, "--data=x"): "--space-listen is for a space",
+                ("--join=unix:s", "--data=x"): "--join is for a space",
+                (master, "--space-listen=here"): "unix:PATH",
+                (master, "--space-listen=unix:"): "1 to 107 bytes",
+                (master, "--space-listen=unix:/" + 200 * "x"): "1 to 107 bytes",
+                (master, "--space-listen=tarn://127.0.0.1"): "it has no port",
+                (master, "--space-listen=tarn://127.0.0.1:0"): "it has no port",
+                (master, "--space-listen=tarn://127.0.0.1:1/x"): "nothing stands behind the port",
+                (master, "--space-listen=tarn://127.0.0.1:1?shm:"): "tcp: or verbs:",
+                (master, "--space-listen=tarn://10.0.0.1:1"): "secret=FILE",
+                (master, "--memory-server", "--insecure", "--space-listen=tarn://0.0.0.0:1"): "none of a machine",
+                (master, "--memory-server", "--space-listen=tarn://127.0.0.1:65535"): "lower port",
+                ("--memory-server", "--join=unix:t", "--space-listen=tarn://127.0.0.1:1"): "of one kind",
+                ("--memory-server", "--join=tarn://127.0.0.1:2?tcp:sockets=2", "--space-listen=tarn://127.0.0.1:1?tcp:"): "one fabric",
+                (master, listen, "--chunk=3M"): "power of two",
+                (master, listen, "--memory-server", "--memory=64M", "--chunk=128M"): "less than one chunk",
+                (master, listen, "--memory-server", "--memory=8G", "--chunk=64K"): "a larger --chunk"}.items():
+            status, _, errors = command(tarn, "serve", *options)
+            expect(status == 2 and because in errors, f"{options} ends with {status}, without {because!r}: {errors}")
+        for options, because in {
+                (f"--servers-secret-file={folder}/none",): "No such file",
+                ("--memory-server", "--memory=1000000G", "--chunk=1T"): "more than this machine has"}.items():
+            fails(tarn, "serve", f"--space={folder}/m", f"--space-listen=unix:{folder}/s", *options, because=because)
+        few = ["prlimit", "--nofile=300:300", "--", tarn]
+        status, _, errors = command(*few, "serve", f"--space={folder}/m", f"--space-listen=unix:{folder}/s", "--chunk=1M",
+                                    "--memory-server", "--memory=64M")
+        expect(status == 1 and "LimitNOFILE" in errors, f"{status}: {errors}")
+        url = f"unix:{folder}/nothing"
+        fails(tarn, "space", "list", url, because="check the path")
+        fails(tarn, "space", "put", url, "a/b", f"{folder}/none", because="No such file")
+        fails(tarn, "space", "put", url, "a/b", "/dev/null", because="is no file")
+        fails(tarn, "space", "put", url, "a/b", written(f"{folder}/empty", b""), because="is empty")
+        for words in (["list"], ["list", "here"], ["list", url, "a/b"], ["list", url, "a", "b"], ["create", url], ["create", url, "a/b"],
+                      ["put", url, "a"], ["put", url, "a/b/c", folder], ["get", url, "a b/c"], ["drop", url, "/x"], ["none"], []):
+            is_misuse(tarn, "space", *words)
+
+
+if __name__ == "__main__":
+    serving.run([what_was_put_is_got, it_is_told_what_there_is, secrets_are_asked_for,
+                 strangers_contribute_nothing, one_process_is_enough, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
+                 a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])
