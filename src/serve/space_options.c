@@ -65,6 +65,11 @@ static int check_parts(const struct serve_options *options, char *error, size_t 
         return base_settings_fail(error, room,
                                   "which master is the memory for? Say --join=URL, its --space-listen; or "
                                   "--space=FILE to have a master in this process");
+    if (options->space != NULL && strncmp(options->space, "zookeeper:", 10) == 0)
+        return base_settings_fail(
+            error, room,
+            "--space takes a file: clients know one address of a master, so that one of "
+            "several could not take over");
     if (options->space_listen == NULL)
         return base_settings_fail(error, room,
                                   "where is it reached? Say --space-listen=unix:PATH for this machine, or "

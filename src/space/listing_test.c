@@ -24,10 +24,7 @@ static int see(struct seen *seen, uint32_t number)
 static int see_server(void *arg, const struct tarn_space_server_row *row)
 {
     struct seen *seen = arg;
-    char name[16];
-    (void)snprintf(name, sizeof(name), "node%u", seen->count % TESTING_SERVERS);
-    if (seen->stop_at == 0)
-        assert_string_equal(row->name, name);
+    assert_memory_equal(row->name, "node", 4); /* which has which number is chance: they join together */
     assert_int_equal(row->bytes, TESTING_CHUNKS * TESTING_CHUNK_BYTES);
     seen->there += row->is_there;
     seen->free_bytes += row->free_bytes;

@@ -284,6 +284,7 @@ def what_is_wrong_is_told(tarn):
         for options, because in {
                 ("--memory-server", listen): "--join=URL",
                 (master,): "where is it reached?",
+                ("--space=zookeeper:127.0.0.1:2181/x", listen): "takes a file",
                 (master, listen, "--join=unix:t"): "leave out one",
                 (master, listen, "--data=x"): "--data is for stores",
                 (master, listen, "--kv-unix=x"): "--kv-unix is for stores",
