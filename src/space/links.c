@@ -80,7 +80,8 @@ static void leave_link(struct client_link *link, int error)
     if (connection == NULL)
         return;
     link->connection = NULL;
-    fabric_connection_end(connection, "given up", error);
+    if (link->users > 0) /* else it ends in good order */
+        fabric_connection_end(connection, "given up", error);
     client_take_all(space, link);
     while (link->users > 0) {
         task_yield(); /* those that wait for it have its error now */

@@ -573,7 +573,7 @@ static void list_servers(struct asking *asking, uint32_t from)
         put_server(&to, server, server->number);
         space_put(&to, server->chunk_count, 4);
         space_put(&to, server->is_live ? server->free.count : 0, 4);
-        space_put(&to, server->is_live, 1);
+        space_put(&to, server->connection != NULL, 1);
         if (to.is_wrong)
             return;
         asking->to = to;
