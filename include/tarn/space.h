@@ -313,7 +313,8 @@ TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *op
  *
  * @return 0; the first error among them: -EINVAL (beyond the region, or a field is not as above); -EHOSTUNREACH (a memory
  *         server is not reached; a WRITE may have been done in part); -ENODATA (it was lost, with the region's content);
- *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part); -EACCES;
+ *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part); -EACCES
+ *         (a swap in a region of another class);
  *         -ETIMEDOUT, -ECANCELED: the connections of those that have not finished are given up. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops,

@@ -80,6 +80,8 @@ static const char *explain_connecting(int error)
     case -ENOENT:
         return "there is no such socket: check the path (--space-listen of the master)";
     case -ECONNREFUSED:
+    case -ECONNRESET:
+    case -EPIPE:
         return "nobody listens there: is the master running?";
     case -EACCES:
     case -EPERM:

@@ -52,6 +52,7 @@ static int outcome_of(const struct tarn_space *space, int result)
     case -EPIPE:
     case -ECONNRESET:
     case -ECONNABORTED:
+    case -EACCES: /* the handle has ended with its memory server, or its connection: what a client may do is checked before */
         return -EHOSTUNREACH;
     default:
         return result;
@@ -352,6 +353,19 @@ static int move_bytes(struct tarn_space_region *region, enum tarn_fabric_op_kind
     return tarn_space_wait(region->of->space, &op, 1, deadline_ns);
 }
 
+/* Read, again if the lease has ended meanwhile. */
+static int read_bytes(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
+                      uint64_t deadline_ns)
+{
+    int error = move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns);
+    while (error == -ESTALE && region->error == 0) {
+        error = client_await_lease(region->of->space, deadline_ns);
+        if (error == 0)
+            error = move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns);
+    }
+    return error;
+}
+
 /* Where a pointer into a region's local memory points. @return false: it does not */
 static bool find_offset(const struct tarn_space_region *region, const void *memory, uint64_t *ret_offset)
 {
@@ -363,9 +377,8 @@ static bool find_offset(const struct tarn_space_region *region, const void *memo
 int tarn_space_read(struct tarn_space_region *region, void *memory, uint64_t bytes, uint64_t deadline_ns)
 {
     uint64_t offset;
-    return find_offset(region, memory, &offset)
-               ? move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns)
-               : -EINVAL;
+    return find_offset(region, memory, &offset) ? read_bytes(region, offset, memory, bytes, deadline_ns)
+                                                : -EINVAL;
 }
 
 int tarn_space_write(struct tarn_space_region *region, const void *memory, uint64_t bytes,
@@ -380,7 +393,7 @@ int tarn_space_write(struct tarn_space_region *region, const void *memory, uint6
 int tarn_space_read_at(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
                        uint64_t deadline_ns)
 {
-    return move_bytes(region, TARN_FABRIC_READ, offset, memory, bytes, deadline_ns);
+    return read_bytes(region, offset, memory, bytes, deadline_ns);
 }
 
 int tarn_space_write_at(struct tarn_space_region *region, uint64_t offset, const void *memory, uint64_t bytes,
