@@ -152,6 +152,8 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
             space_put(&end, region->number, 4);
             error = client_ask_once(space, SPACE_HOLD, request, &end, result, sizeof(result), deadline_ns);
         }
+        if (error == 0)
+            region->is_in_doubt = false; /* the session before holds it until it is fenced */
         if (is_gone || error == -ENOENT) {
             region->error = -ESTALE;
             error = 0;
@@ -160,11 +162,19 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
     return is_gone ? 0 : error;
 }
 
+void client_give_up_session(struct tarn_space *space)
+{
+    base_spin_lock(&space->lock);
+    atomic_store(&space->is_lost, true);
+    atomic_store(&space->held_until_ns, 0);
+    base_spin_unlock(&space->lock);
+    client_leave_servers(space);
+}
+
 /* Begin the session again. The caller has `control`. */
 static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
 {
-    atomic_store(&space->held_until_ns, 0);
-    client_leave_servers(space);
+    client_give_up_session(space);
     int error = say_hello(space, deadline_ns);
     for (struct base_list *at = space->namespaces.next; at != &space->namespaces && error == 0; at = at->next)
         error = join_again(space, base_container_of(at, struct tarn_space_namespace, link), deadline_ns);

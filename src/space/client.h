@@ -98,6 +98,7 @@ struct tarn_space_region {
     struct client_target *targets;
     struct client_memory *memory; /* NULL: it is not mapped */
     int error;                    /* -ESTALE: it is gone */
+    bool is_in_doubt;             /* what was written in this session may still arrive */
 };
 
 /* ---- client.c ----------------------------------------------------------------------------------- */
@@ -113,6 +114,10 @@ base_must_check int client_ask(struct tarn_space *space, enum space_method metho
  * are expected @return what the master answers; an error of rpc's. Yields. */
 int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
                     const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns);
+
+/** Give the session up, and the connections with memory servers: it is begun again when it is needed. The caller has
+ * `control`. Yields. */
+void client_give_up_session(struct tarn_space *space);
 
 /** Begin a request: the session's bytes, and then what is put at the cursor. */
 struct space_cursor client_begin(uint8_t *request);

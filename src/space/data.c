@@ -81,6 +81,7 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
     link->users++;
     int error = fabric_run(link->connection, op, deadline_ns);
     link->users--;
+    region->is_in_doubt = region->is_in_doubt || (error != 0 && op->kind != TARN_FABRIC_READ);
     return outcome_of(space, error);
 }
 
@@ -94,6 +95,7 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
     if (is_swap(op->kind))
         op->before = piece->op.before;
     if (result != 0) {
+        op->region->is_in_doubt = op->region->is_in_doubt || op->kind != TARN_FABRIC_READ;
         op->done_bytes = op->bytes; /* nothing more is posted */
         if (op->result == 0)
             op->result = result;

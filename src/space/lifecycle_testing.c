@@ -319,6 +319,33 @@ static void a_lost_server_is_told(struct testing_fabric *testing)
     space_testing_run(testing, 0, lose_server);
 }
 
+/* A WRITE whose end is not known may still arrive: what it was meant for is not used again before that cannot be. */
+static void drop_in_doubt(struct space_testing *self)
+{
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "doubt", 1);
+    struct tarn_space_region *region = space_testing_alloc(of, TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    struct space_master_stats stats;
+    uint8_t *bytes = test_malloc(TESTING_CHUNK_BYTES);
+    memset(bytes, 1, TESTING_CHUNK_BYTES);
+    assert_int_equal(tarn_space_write_at(region, 0, bytes, TESTING_CHUNK_BYTES, SOON), 0);
+    const int error = tarn_space_write_at(region, 0, bytes, TESTING_CHUNK_BYTES, task_now());
+    assert_int_equal(tarn_space_free(region, SOON), 0);
+    tarn_space_drop(region);
+    do {
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        space_master_stats(self->master, &stats);
+    } while (stats.regions > 0);
+    assert_int_equal(stats.expired,
+                     error != 0); /* some providers are done before the deadline is looked at */
+    test_free(bytes);
+    delete_and_leave(of);
+}
+
+static void a_write_in_doubt_is_fenced(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 100 * BASE_NS_PER_MS, drop_in_doubt);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(secrets_are_known)                                                                                  \
     EACH(chunks_pass_between_namespaces)                                                                     \
@@ -326,7 +353,8 @@ static void a_lost_server_is_told(struct testing_fabric *testing)
     EACH(regions_come_and_go)                                                                                \
     EACH(what_is_held_lives)                                                                                 \
     EACH(a_master_comes_back)                                                                                \
-    EACH(a_lost_server_is_told)
+    EACH(a_lost_server_is_told)                                                                              \
+    EACH(a_write_in_doubt_is_fenced)
 
 SUITE(TESTING_BOTH)
 

@@ -152,7 +152,9 @@ void tarn_space_drop(struct tarn_space_region *region)
     base_assert(region->memory == NULL);
     task_mutex_lock_firmly(&of->space->control);
     base_list_remove(&region->link); /* a session that begins from now on does not hold it */
-    if (region->error == 0)
+    if (region->error == 0 && region->is_in_doubt)
+        client_give_up_session(of->space); /* which holds it until all servers have fenced it */
+    else if (region->error == 0)
         unhold(of, region->number);
     task_mutex_unlock(&of->space->control);
     base_free(account, region->targets, region->target_count * sizeof(*region->targets));
