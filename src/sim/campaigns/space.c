@@ -123,10 +123,12 @@ static void begin_client(struct life *life)
     life->play->clients++;
     life->users = base_alloc(memory, USERS_MAX * sizeof(life->users[0]));
     base_assert(life->users != NULL);
-    if (life->play->has_threads && sim_space_draw(life, 2) == 0)
+    if (life->play->threads_left > 0) {
+        life->play->threads_left--;
         base_assert(sim_thread(life->node, "client", be_client, life) == 0);
-    else
-        base_assert(sim_spawn(life->node, 0, "client", be_client, life) == 0);
+        return;
+    }
+    base_assert(sim_spawn(life->node, 0, "client", be_client, life) == 0);
 }
 
 static void begin_life(struct sim_arena *arena, uint32_t number)
@@ -199,14 +201,20 @@ static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
     const uint64_t early_ns = base_random_below(arena->random, 20 * BASE_NS_PER_MS);
     const uint64_t cut_ns = play->lease_ns - base_min(early_ns, play->lease_ns / 2);
     int error = sim_arena_pass_until(arena, begin_ns + cut_ns);
-    for (uint32_t i = 1; i <= play->servers; i++)
+    const uint64_t end_ns = begin_ns + play->lease_ns + play->lease_ns / 50 +
+                            base_random_below(arena->random, 10 * BASE_NS_PER_MS);
+    const bool are_late = base_random_below(arena->random, 2) == 0; /* servers, with fencing */
+    for (uint32_t i = 1; i <= play->servers; i++) {
         sim_arena_turn_links(arena, number, i, true);
+        if (are_late && play->current[i] != NULL)
+            sim_node_pause(play->current[i]->node,
+                           end_ns + base_random_below(arena->random, 5 * BASE_NS_PER_MS));
+    }
     if (base_random_below(arena->random, 3) == 0)
         sim_node_pause(play->current[number]->node,
                        begin_ns + play->lease_ns + base_random_below(arena->random, play->lease_ns));
     if (error == 0)
-        error = sim_arena_pass_until(arena, begin_ns + play->lease_ns + play->lease_ns / 50 +
-                                                base_random_below(arena->random, 10 * BASE_NS_PER_MS));
+        error = sim_arena_pass_until(arena, end_ns);
     for (uint32_t i = 1; i <= play->servers; i++)
         sim_arena_turn_links(arena, number, i, false);
     return error;
@@ -315,8 +323,9 @@ static void init_play(struct play *play, struct sim_world *world)
         play->arena.events = 0;
         play->lease_ns *= 5;
     }
-    play->has_threads = base_random_below(random, 4) == 0;
+    play->has_threads = base_random_below(random, 5) == 0;
     if (play->has_threads) { /* which look for answers all the time, so that each millisecond takes long */
+        play->threads_left = 1;
         play->arena.turns_more = THREADS_TURNS_MORE;
         play->lease_ns = base_min(play->lease_ns, 30 * BASE_NS_PER_MS);
         play->is_calm = false;

@@ -102,11 +102,12 @@ struct play {
     uint32_t chunks;  /* of a server */
     uint32_t clients; /* lives of clients that go on */
     uint64_t lease_ns;
-    bool is_calm;     /* only masters end: a client that goes on loses nothing */
-    bool has_threads; /* some clients are plain threads */
-    bool is_begun;    /* all memory servers were there */
-    bool is_checked;  /* the end was looked at */
-    uint32_t victim;  /* node of the client whose regions are to be freed, a bit; 0: none */
+    bool is_calm;          /* only masters end: a client that goes on loses nothing */
+    bool has_threads;      /* a client is a plain thread */
+    uint32_t threads_left; /* clients to come that are */
+    bool is_begun;         /* all memory servers were there */
+    bool is_checked;       /* the end was looked at */
+    uint32_t victim;       /* node of the client whose regions are to be freed, a bit; 0: none */
     uint64_t writes, reads, allocs;
 };
 
