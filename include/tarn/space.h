@@ -89,7 +89,7 @@ TARN_API void tarn_space_leave_ns(struct tarn_space_namespace *space_namespace);
 
 /**
  * Delete a namespace with all of its regions. What clients hold of them stays readable and writable to these clients until
- * they drop it; nobody can join, alloc or init any more. The caller leaves it afterwards.
+ * they drop it, or their session ends; nobody can join, alloc or init any more. The caller leaves it afterwards.
  *
  * @return 0; -ENOENT (it was deleted before). Yields.
  */
