@@ -726,8 +726,12 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     EACH(memory_of_the_callers_stays_local)                                                                  \
     EACH(memory_without_rights_stays_local)                                                                  \
     EACH(wrong_operations_are_refused)                                                                       \
-    EACH(what_has_completed_comes_first) EACH(domains_have_limits) EACH(handles_can_be_sent)                 \
-        EACH(a_word_is_waited_for) EACH(operations_are_counted) EACH(round_trips_of_chains_are_counted)
+    EACH(what_has_completed_comes_first)                                                                     \
+    EACH(domains_have_limits)                                                                                \
+    EACH(handles_can_be_sent)                                                                                \
+    EACH(a_word_is_waited_for)                                                                               \
+    EACH(operations_are_counted)                                                                             \
+    EACH(round_trips_of_chains_are_counted)
 
 SUITE(TESTING_BOTH)
 
