@@ -237,6 +237,54 @@ static void the_silent_hold_up_nobody_else(struct testing_fabric *testing)
     space_testing_run(testing, 0, be_silent_in_between);
 }
 
+/* More sessions than one order to fence has room for: those that live are not fenced when one expires. */
+static void crowd_sessions(struct space_testing *self)
+{
+    enum { CROWD = 1200 };
+    const struct tarn_rpc_connect_options options = {.request_bytes = 64, .result_bytes = 64};
+    struct tarn_rpc_connection *connection;
+    uint8_t request[SPACE_SESSION_BYTES] = {1}, result[64];
+    struct tarn_rpc_call call = {.method = SPACE_HELLO,
+                                 .request = request,
+                                 .request_bytes = sizeof(request),
+                                 .result = result,
+                                 .room = sizeof(result),
+                                 .deadline_ns = SOON};
+    uint64_t word = 1;
+    assert_int_equal(
+        tarn_rpc_connect(testing_clients(self->testing), self->address, &options, SOON, &connection), 0);
+    assert_int_equal(tarn_rpc_call(connection, &call), 0); /* the first to expire */
+    assert_int_equal(task_sleep(self->lease_ns / 2), 0);
+    for (uint32_t i = 1; i <= CROWD; i++) {
+        base_store_le32(request + 4, i);
+        assert_int_equal(tarn_rpc_call(connection, &call), 0);
+    }
+    struct tarn_space *late = space_testing_connect(self);
+    struct tarn_space_namespace *of = space_testing_namespace(late, "a", 1);
+    struct tarn_space_region *region = space_testing_alloc(of, 8, TARN_SPACE_BULK);
+    assert_int_equal(tarn_space_write_at(region, 0, &word, 8, SOON), 0);
+    const struct tarn_fabric_connection *connected = region->targets[0].link->connection;
+    uint8_t session[SPACE_SESSION_BYTES];
+    memcpy(session, late->session, sizeof(session));
+    await_expired(self, 1);
+    for (unsigned i = 0; i < 50; i++) { /* while the order comes */
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        assert_int_equal(tarn_space_read_at(region, 0, &word, 8, SOON), 0);
+        const bool is_same = memcmp(session, late->session, sizeof(session)) == 0;
+        assert_true(region->targets[0].link->connection == connected ||
+                    !is_same); /* or this machine was too busy */
+    }
+    tarn_rpc_disconnect(connection);
+    tarn_space_drop(region);
+    delete_and_leave(of);
+    tarn_space_disconnect(late);
+}
+
+static void the_living_are_not_fenced(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 2 * BASE_NS_PER_SECOND, crowd_sessions);
+}
+
 /* The lease ends after operations were posted, and before their completions are taken. */
 static void take_too_late(struct space_testing *self)
 {
@@ -350,6 +398,7 @@ static void memory_runs_out(struct testing_fabric *testing)
     EACH(nobody_reaches_what_is_not_his)                                                                     \
     EACH(the_silent_corrupt_nothing)                                                                         \
     EACH(the_silent_hold_up_nobody_else)                                                                     \
+    EACH(the_living_are_not_fenced)                                                                          \
     EACH(what_is_taken_too_late_does_not_count)                                                              \
     EACH(liars_do_no_harm)                                                                                   \
     EACH(memory_runs_out)

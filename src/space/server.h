@@ -34,6 +34,7 @@ struct server_client {
     struct server_space *space;
     struct tarn_fabric_connection *connection; /* NULL: not yet */
     bool is_fenced;                            /* the master wants it ended */
+    bool is_suspect; /* the master tells what sessions live, and has not told this one yet */
 };
 
 struct space_server {
@@ -94,10 +95,15 @@ void server_clean_task(void *arg);
 /** Accept clients until the server closes. A task. */
 void server_accept_task(void *arg);
 
-/** End the connections of all sessions but some, and tell in which namespaces their peers could still write. @param sessions
- * `count` ids @param ret_spaces  numbers, 4 bytes each */
-void server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count,
-                         struct space_cursor *ret_spaces);
+/** Begin to learn what sessions live. */
+void server_suspect_all(struct space_server *server);
+
+/** Learn that some sessions live. @param sessions  `count` ids */
+void server_trust(struct space_server *server, const uint8_t *sessions, uint32_t count);
+
+/** End the connections of those that have not been told to live, and tell in which namespaces their peers could still write.
+ * @param ret_spaces  numbers, 4 bytes each */
+void server_fence_suspects(struct space_server *server, struct space_cursor *ret_spaces);
 
 /* ---- server_master.c ---------------------------------------------------------------------------- */
 

@@ -106,12 +106,26 @@ static bool is_among(const uint8_t *id, const uint8_t *sessions, uint32_t count)
     return false;
 }
 
-void server_fence_others(struct space_server *server, const uint8_t *sessions, uint32_t count,
-                         struct space_cursor *ret_spaces)
+void server_suspect_all(struct space_server *server)
+{
+    for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next)
+        base_container_of(at, struct server_client, link)->is_suspect = true;
+}
+
+void server_trust(struct space_server *server, const uint8_t *sessions, uint32_t count)
 {
     for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next) {
         struct server_client *client = base_container_of(at, struct server_client, link);
-        if (is_among(client->hello.session, sessions, count))
+        if (client->is_suspect && is_among(client->hello.session, sessions, count))
+            client->is_suspect = false;
+    }
+}
+
+void server_fence_suspects(struct space_server *server, struct space_cursor *ret_spaces)
+{
+    for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next) {
+        struct server_client *client = base_container_of(at, struct server_client, link);
+        if (!client->is_suspect)
             continue;
         client->is_fenced = true;
         if (client->connection != NULL)

@@ -53,13 +53,16 @@ static int obey_unassign(void *arg, struct tarn_rpc_request *request)
 static int obey_fence(void *arg, struct tarn_rpc_request *request)
 {
     struct space_cursor from = space_cursor_from(request->data, request->bytes);
-    const uint32_t count = (uint32_t)space_take(&from, 4);
-    space_take_zeros(&from, 4);
+    const uint32_t count = (uint32_t)space_take(&from, 4), flags = (uint32_t)space_take(&from, 4);
     const uint8_t *sessions = space_take_bytes(&from, (size_t)count * SPACE_SESSION_BYTES);
-    if (!space_cursor_is_done(&from))
-        return -EINVAL;
     struct space_cursor to = space_cursor_to(request->result, request->room);
-    server_fence_others(arg, sessions, count, &to);
+    if (!space_cursor_is_done(&from) || flags > (SPACE_FENCE_FIRST | SPACE_FENCE_LAST))
+        return -EINVAL;
+    if (flags & SPACE_FENCE_FIRST)
+        server_suspect_all(arg);
+    server_trust(arg, sessions, count);
+    if (flags & SPACE_FENCE_LAST)
+        server_fence_suspects(arg, &to);
     request->result_bytes = (uint32_t)space_cursor_count(&to, request->result);
     return to.is_wrong ? -E2BIG : 0;
 }

@@ -242,20 +242,24 @@ int master_report(struct space_master *master, struct tarn_rpc_request *request)
 
 /* ---- attending ---------------------------------------------------------------------------------- */
 
-/* Write the order to end the connections of all sessions but the live ones. @return its bytes */
-static uint32_t put_live_sessions(const struct space_master *master, uint8_t *request)
+/* Write a part of the order to end the connections of all sessions but the live ones. The parts go through the sessions from
+ * the last to the first, so that those that end in between make none be left out. @return its bytes */
+static uint32_t put_live_sessions(const struct space_master *master, uint8_t *request, uint32_t flags,
+                                  uint32_t *left)
 {
     struct space_cursor cursor = space_cursor_to(request, SPACE_SERVER_MAX);
     uint32_t count = 0;
+    *left = base_min(*left, master->sessions.count);
     space_put(&cursor, 0, 8);
-    for (uint32_t i = 0; i < master->sessions.count && count < FENCE_MAX; i++) {
-        const struct master_session *session = master->sessions.items[i];
+    for (; *left > 0 && count < FENCE_MAX; (*left)--) {
+        const struct master_session *session = master->sessions.items[*left - 1];
         if (session->expiry != 0)
             continue;
         space_put_bytes(&cursor, session->id, SPACE_SESSION_BYTES);
         count++;
     }
     base_store_le32(request, count);
+    base_store_le32(request + 4, flags | (*left == 0 ? SPACE_FENCE_LAST : 0));
     return (uint32_t)space_cursor_count(&cursor, request);
 }
 
@@ -283,11 +287,14 @@ static int fence_others(struct space_master *master, struct master_server *serve
     struct base_account *account = &master->node->memory;
     const uint64_t expiries = master->expiries;
     uint8_t *request = base_alloc(account, SPACE_SERVER_MAX), result[4 * MASTER_UNFENCED_MAX];
-    uint32_t bytes = 0;
+    uint32_t bytes = 0, left = UINT32_MAX, flags = SPACE_FENCE_FIRST;
     int error = request == NULL ? -ENOMEM : 0;
-    if (error == 0)
-        error = call_server(server, SPACE_FENCE, request, put_live_sessions(master, request), result,
-                            sizeof(result), deadline_ns, &bytes);
+    while (error == 0 && left > 0) {
+        const uint32_t request_bytes = put_live_sessions(master, request, flags, &left);
+        error = call_server(server, SPACE_FENCE, request, request_bytes, result, sizeof(result), deadline_ns,
+                            &bytes);
+        flags = 0;
+    }
     base_free(account, request, SPACE_SERVER_MAX);
     if (error == 0 && bytes % 4 == 0) {
         server->fenced = expiries;

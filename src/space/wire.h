@@ -55,6 +55,10 @@ enum space_order {
     SPACE_ORDERS,
 };
 
+/* Flags of FENCE, whose sessions may come in several orders. */
+#define SPACE_FENCE_FIRST 1U
+#define SPACE_FENCE_LAST  2U
+
 enum space_kind { SPACE_SERVERS, SPACE_NAMESPACES, SPACE_REGIONS };
 
 /* A place in bytes that are written, or taken. */
