@@ -450,10 +450,9 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->wire.messages.bytes)
         return -EINVAL;
     const uint8_t *payload = next_message(connection, deadline_ns, &message, &error);
-    if (payload == NULL) {
-        tcp_progress(connection);
+    tcp_progress(connection); /* a user that does nothing but receive learns of its operations' ends here */
+    if (payload == NULL)
         return tarn_fabric_error(connection->owner) != 0 ? tarn_fabric_error(connection->owner) : error;
-    }
     if (message.bytes > 0)
         memcpy(data, payload, message.bytes);
     base_spin_lock(&connection->bell.lock);
