@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 
@@ -207,9 +208,19 @@ def strangers_contribute_nothing(tarn):
                     stranger.stop()
 
 
+def free_pair():
+    """A free port with a free one behind it, below those that the kernel gives to any socket."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 1))
+            return port
+
+
 def one_process_is_enough(tarn):
     with serving.folder() as folder:
-        for name, url in {"shm": f"unix:{folder}/socket", "tcp": f"tarn://127.0.0.1:{free_port()}"}.items():
+        for name, url in {"shm": f"unix:{folder}/socket", "tcp": f"tarn://127.0.0.1:{free_pair()}"}.items():
             with Part(tarn, f"--space=solo:{folder}/{name}", f"--space-listen={url}", "--memory-server", "--memory=64M") as part:
                 part.await_line("a memory server has come")
                 succeeds(tarn, "space", "create", url, "alone")

@@ -104,14 +104,9 @@ static int fake_connect(void *domain, const char *address, const struct tarn_fab
     (void)options;
     (void)deadline_ns;
     fabric_connection_name(owner, "fake");
+    fabric_connection_data(owner, ((const struct other *)domain)->hello, RPC_HELLO_BYTES);
     *ret_connection = domain;
     return 0;
-}
-
-static uint32_t fake_peer_data(const void *connection, const void **ret_data)
-{
-    *ret_data = ((const struct other *)connection)->hello;
-    return RPC_HELLO_BYTES;
 }
 
 static void fake_post(void *connection, struct tarn_fabric_op *op)
@@ -177,7 +172,6 @@ static const struct fabric_provider fake = {
     .region_alloc = fake_region_alloc,
     .region_free = fake_region_free,
     .connect = fake_connect,
-    .peer_data = fake_peer_data,
     .post = fake_post,
     .wait = fake_wait,
     .receive = fake_receive,
