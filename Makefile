@@ -84,6 +84,12 @@ mutations: ## break the store in known places, one at a time, and see the simula
 	@tools/packages test
 	@tests/mutations/run $(ARGS)
 
+.PHONY: ensemble
+ensemble: program ## see what masters agree on with three real ZooKeeper servers, while these die
+	@tools/packages ensemble
+	@ninja -C build tests/conformance/conformance_cluster_suites tests/conformance/conformance_cluster_member >&2
+	@python3 tests/conformance/zookeeper.py build/tests/conformance/conformance_cluster_suites build/tests/conformance/conformance_cluster_member
+
 .PHONY: lint
 lint: ## check the repository's rules, the layout and what clang-tidy knows
 	@tools/packages lint
