@@ -75,7 +75,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         expect_alive(&pair);
     }
     assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
     testing_pair_close(&pair);
 }
 
@@ -97,7 +97,7 @@ static void the_silent_are_dropped(struct testing_fabric *testing)
     assert_int_equal(answer(&silent[0]), -ECONNREFUSED);
     for (unsigned i = 0; i < SILENT; i++)
         assert_int_equal(close(silent[i].socket), 0);
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
     testing_pair_close(&pair);
 }
 
@@ -216,7 +216,7 @@ static void files_are_checked(struct testing_fabric *testing)
         dismiss(&attacker);
         expect_alive(&pair);
     }
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
     testing_pair_close(&pair);
 }
 
@@ -271,7 +271,7 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
     testing_pair_close(&pair);
     for (unsigned i = 0; i < base_array_count(counts); i++)
         shm_testing_linger_end(others[i]);
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
 }
 
 static bool can_map_to_write(int fd, uint64_t bytes)

@@ -5,5 +5,6 @@
 int main(void)
 {
     const struct testing_suite suites[] = {FABRIC_CONFORMANCE, {0}};
+    cmocka_set_test_filter(getenv("TARN_CASE"));
     return testing_run_suites("tests", suites, NULL, shm_testing_setup, NULL);
 }

@@ -95,7 +95,7 @@ static void who_does_not_bring_them_all_is_given_up(struct testing_fabric *testi
     expect_refusal(first, -ECONNREFUSED);
     expect_refusal(joined, -ECONNREFUSED);
     assert_int_equal(tarn_fabric_listener_wait(pair.listener, task_now(), &incoming), -ETIMEDOUT);
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
     testing_pair_close(&pair);
     tarn_fabric_close(testing->fabric);
     testing->fabric = usual;

@@ -97,6 +97,14 @@ unsigned testing_descriptors(void)
     return now;
 }
 
+void testing_expect_descriptors(unsigned count)
+{
+    const uint64_t until_ns = TESTING_SECONDS(60);
+    while (testing_descriptors() != count && task_now() < until_ns)
+        continue;
+    assert_int_equal(testing_descriptors(), count);
+}
+
 uint64_t testing_memory(const struct testing_fabric *testing)
 {
     uint64_t before, now = base_account_used(&testing->node->memory);

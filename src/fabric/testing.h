@@ -98,6 +98,9 @@ unsigned testing_count_entries(const char *path);
 /* The number of descriptors once it has not changed for a while: other threads close theirs a moment later. */
 unsigned testing_descriptors(void);
 
+/** Assert that there are as many descriptors again, at last: other threads close theirs when they get to it. */
+void testing_expect_descriptors(unsigned count);
+
 /** The node's memory once it has not changed for a while: a scheduler's engine takes its own when it begins. */
 uint64_t testing_memory(const struct testing_fabric *testing);
 

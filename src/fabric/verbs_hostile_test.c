@@ -373,7 +373,7 @@ static void two_hundred_at_once(struct testing_fabric *testing)
         tarn_fabric_disconnect(clients[i]);
         tarn_fabric_disconnect(crowd.servers[i]);
     }
-    assert_int_equal(testing_descriptors(), descriptors);
+    testing_expect_descriptors(descriptors);
     assert_int_equal(testing_memory(testing), memory);
     testing_pair_close(&pair);
     const struct resources left = count_resources();
