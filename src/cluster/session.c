@@ -285,9 +285,8 @@ static uint64_t start_requests(struct cluster_session *session)
     base_spin_lock(&session->lock);
     if (session->connected)
         base_list_move_all(&taken, &session->requests);
-    for (struct base_list *link = session->requests.next, *next; link != &session->requests; link = next) {
+    base_list_for_each_safe(link, &session->requests) {
         const struct cluster_request *request = base_container_of(link, struct cluster_request, link);
-        next = link->next;
         if (request->deadline_ns > now) {
             next_ns = base_min(next_ns, request->deadline_ns);
             continue;

@@ -144,7 +144,7 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
     int error = client_ask_once(space, SPACE_JOIN, request, &end, result, 4, deadline_ns);
     const bool is_gone =
         error == -ENOENT || error == -EACCES || (error == 0 && base_load_le32(result) != of->number);
-    for (struct base_list *at = of->regions.next; at != &of->regions; at = at->next) {
+    base_list_for_each(at, &of->regions) {
         struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
         if (error == 0 && !is_gone && region->error == 0) {
             end = client_begin(request);
@@ -176,8 +176,10 @@ static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
 {
     client_give_up_session(space);
     int error = say_hello(space, deadline_ns);
-    for (struct base_list *at = space->namespaces.next; at != &space->namespaces && error == 0; at = at->next)
-        error = join_again(space, base_container_of(at, struct tarn_space_namespace, link), deadline_ns);
+    base_list_for_each(at, &space->namespaces) {
+        if (error == 0)
+            error = join_again(space, base_container_of(at, struct tarn_space_namespace, link), deadline_ns);
+    }
     if (error != 0)
         return error;
     base_spin_lock(&space->lock);

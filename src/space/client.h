@@ -153,6 +153,12 @@ static inline bool client_is_up(const struct client_link *link)
     return link != NULL && link->connection != NULL && tarn_fabric_error(link->connection) == 0;
 }
 
+/** Whether a chunk can be reached now: its handle is known, and there is a connection with its server. */
+static inline bool client_is_reached(const struct client_target *target)
+{
+    return client_is_up(target->link) && target->handle.key != 0;
+}
+
 /** End all connections with memory servers, those with operations too. Yields. */
 void client_leave_servers(struct tarn_space *space);
 
@@ -166,7 +172,9 @@ void client_memory_free(struct tarn_space *space, struct client_memory *memory);
 
 /* ---- data.c ------------------------------------------------------------------------------------- */
 
-/** Take what was posted over a connection that has ended, all of which has finished. */
-void client_take_all(struct tarn_space *space, const struct client_link *link);
+/** Take the posted pieces that have ended and that no task waits for. @param link  over which; NULL: any @param op  whose; NULL:
+ * any */
+void client_take_ended(struct tarn_space *space, const struct client_link *link,
+                       const struct tarn_space_op *op);
 
 #endif

@@ -67,7 +67,7 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
 {
     struct tarn_space *space = region->of->space;
     struct client_target *target = &region->targets[part->target];
-    if (base_unlikely(!client_is_up(target->link) || target->handle.key == 0 || !client_has_session(space))) {
+    if (base_unlikely(!client_is_reached(target) || !client_has_session(space))) {
         int error = client_reach(region, part->target, deadline_ns);
         if (error != 0)
             return error;
@@ -107,12 +107,13 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
     base_list_push_back(&space->free_pieces, &piece->link);
 }
 
-void client_take_all(struct tarn_space *space, const struct client_link *link)
+void client_take_ended(struct tarn_space *space, const struct client_link *link,
+                       const struct tarn_space_op *op)
 {
-    for (struct base_list *at = space->posted_pieces.next, *next; at != &space->posted_pieces; at = next) {
+    base_list_for_each_safe(at, &space->posted_pieces) {
         struct client_piece *piece = base_container_of(at, struct client_piece, link);
-        next = at->next;
-        if (piece->over == link && !piece->is_awaited && tarn_fabric_test(&piece->op))
+        if ((link == NULL || piece->over == link) && (op == NULL || piece->owner == op) &&
+            !piece->is_awaited && tarn_fabric_test(&piece->op))
             take_piece(space, piece);
     }
 }
@@ -155,7 +156,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
             end_op(op, op->region->error);
             return;
         }
-        if (!client_is_up(target->link) || target->handle.key == 0 || !client_has_session(space))
+        if (!client_is_reached(target) || !client_has_session(space))
             return;
         struct client_piece *piece =
             base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
@@ -220,7 +221,7 @@ void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32
 /* Choose a posted piece that no task waits for. @param op  whose; NULL: anybody's. @return NULL: there is none */
 static struct client_piece *find_piece(const struct tarn_space *space, const struct tarn_space_op *op)
 {
-    for (struct base_list *at = space->posted_pieces.next; at != &space->posted_pieces; at = at->next) {
+    base_list_for_each(at, &space->posted_pieces) {
         struct client_piece *piece = base_container_of(at, struct client_piece, link);
         if ((op == NULL || piece->owner == op) && !piece->is_awaited)
             return piece;
@@ -276,12 +277,7 @@ int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_
 /* Take what has completed of an operation, and post more of it. */
 static void take_completed(struct tarn_space *space, struct tarn_space_op *op)
 {
-    for (struct base_list *at = space->posted_pieces.next, *next; at != &space->posted_pieces; at = next) {
-        struct client_piece *piece = base_container_of(at, struct client_piece, link);
-        next = at->next;
-        if (piece->owner == op && !piece->is_awaited && tarn_fabric_test(&piece->op))
-            take_piece(space, piece);
-    }
+    client_take_ended(space, NULL, op);
     if (!op->finished)
         post_more(space, op);
 }
@@ -301,7 +297,7 @@ static int await_first_piece(struct tarn_space *space, const struct tarn_space_o
     struct client_piece *pieces[CLIENT_PIECES];
     struct tarn_fabric_op *posted[CLIENT_PIECES];
     uint32_t found = 0, index;
-    for (struct base_list *at = space->posted_pieces.next; at != &space->posted_pieces; at = at->next) {
+    base_list_for_each(at, &space->posted_pieces) {
         struct client_piece *piece = base_container_of(at, struct client_piece, link);
         if (piece->owner < ops || piece->owner >= ops + count || piece->is_awaited)
             continue;

@@ -12,7 +12,7 @@
 /* The link of a server. @return NULL: no memory */
 static struct client_link *link_of(struct tarn_space_namespace *of, uint32_t server)
 {
-    for (struct base_list *at = of->links.next; at != &of->links; at = at->next) {
+    base_list_for_each(at, &of->links) {
         struct client_link *link = base_container_of(at, struct client_link, link);
         if (link->server == server)
             return link;
@@ -82,19 +82,19 @@ static void leave_link(struct client_link *link, int error)
     link->connection = NULL;
     if (link->users > 0) /* else it ends in good order */
         fabric_connection_end(connection, "given up", error);
-    client_take_all(space, link);
+    client_take_ended(space, link, NULL);
     while (link->users > 0) {
         task_yield(); /* those that wait for it have its error now */
-        client_take_all(space, link);
+        client_take_ended(space, link, NULL);
     }
     tarn_fabric_disconnect(connection);
 }
 
 void client_leave_servers(struct tarn_space *space)
 {
-    for (struct base_list *of = space->namespaces.next; of != &space->namespaces; of = of->next) {
+    base_list_for_each(of, &space->namespaces) {
         struct base_list *links = &base_container_of(of, struct tarn_space_namespace, link)->links;
-        for (struct base_list *at = links->next; at != links; at = at->next)
+        base_list_for_each(at, links)
             leave_link(base_container_of(at, struct client_link, link), -ESTALE);
     }
 }
@@ -206,7 +206,7 @@ int client_reach_all(struct tarn_space_region *region, uint64_t deadline_ns)
 {
     int error = 0;
     for (uint32_t i = 0; i < region->target_count && error == 0; i++) {
-        if (!client_is_up(region->targets[i].link) || region->targets[i].handle.key == 0)
+        if (!client_is_reached(&region->targets[i]))
             error = client_reach(region, i, deadline_ns);
     }
     return error;

@@ -193,7 +193,7 @@ void client_memory_free(struct tarn_space *space, struct client_memory *memory)
 /* Take memory of a size out of the cache. @return NULL: there is none */
 static struct client_memory *take_cached(struct tarn_space *space, uint64_t bytes)
 {
-    for (struct base_list *at = space->cached.next; at != &space->cached; at = at->next) {
+    base_list_for_each(at, &space->cached) {
         struct client_memory *memory = base_container_of(at, struct client_memory, link);
         if (memory->region->bytes != bytes)
             continue;

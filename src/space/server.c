@@ -7,7 +7,7 @@
 int server_space_get(struct space_server *server, uint32_t number, struct server_space **ret_space)
 {
     struct base_account *account = &server->node->memory;
-    for (struct base_list *at = server->spaces.next; at != &server->spaces; at = at->next) {
+    base_list_for_each(at, &server->spaces) {
         struct server_space *space = base_container_of(at, struct server_space, link);
         if (space->number == number) {
             space->users++;

@@ -108,13 +108,13 @@ static bool is_among(const uint8_t *id, const uint8_t *sessions, uint32_t count)
 
 void server_suspect_all(struct space_server *server)
 {
-    for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next)
+    base_list_for_each(at, &server->clients)
         base_container_of(at, struct server_client, link)->is_suspect = true;
 }
 
 void server_trust(struct space_server *server, const uint8_t *sessions, uint32_t count)
 {
-    for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next) {
+    base_list_for_each(at, &server->clients) {
         struct server_client *client = base_container_of(at, struct server_client, link);
         if (client->is_suspect && is_among(client->hello.session, sessions, count))
             client->is_suspect = false;
@@ -123,7 +123,7 @@ void server_trust(struct space_server *server, const uint8_t *sessions, uint32_t
 
 void server_fence_suspects(struct space_server *server, struct space_cursor *ret_spaces)
 {
-    for (struct base_list *at = server->clients.next; at != &server->clients; at = at->next) {
+    base_list_for_each(at, &server->clients) {
         struct server_client *client = base_container_of(at, struct server_client, link);
         if (!client->is_suspect)
             continue;
@@ -133,7 +133,7 @@ void server_fence_suspects(struct space_server *server, struct space_cursor *ret
         if (client->space != NULL) /* else it is not admitted any more */
             client->space->is_unfenced = true;
     }
-    for (struct base_list *at = server->spaces.next; at != &server->spaces; at = at->next) {
+    base_list_for_each(at, &server->spaces) {
         struct server_space *space = base_container_of(at, struct server_space, link);
         if (space->is_unfenced)
             space_put(ret_spaces, space->number, 4);
