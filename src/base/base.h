@@ -25,6 +25,7 @@
 #include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/pool.h"
 #include "base/progress.h"
 #include "base/random.h"

@@ -44,8 +44,7 @@ int cli_space(int argc, char **argv)
 /* @return whether it is a name */
 static bool copy_name(char *to, const char *text, size_t len)
 {
-    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    if (len == 0 || len > TARN_SPACE_NAME_MAX || strspn(text, good) < len)
+    if (!base_name_is_good(text, len))
         return false;
     memcpy(to, text, len);
     to[len] = '\0';

@@ -9,16 +9,13 @@
 #include <tarn/kv.h>
 #include <tarn/rpc.h>
 
-#define KV_NAME_MAX   63 /* the most bytes of a store's name */
-#define KV_STORES_MAX 64 /* the most stores of a server */
+#define KV_NAME_MAX   BASE_NAME_MAX /* the most bytes of a store's name */
+#define KV_STORES_MAX 64            /* the most stores of a server */
 
 struct cache;
 struct depot_opening;
 struct kv_server;
 struct tarn_depot;
-
-/** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
-bool kv_name_is_good(const char *name, size_t len);
 
 /** Check a store's URL without opening it. @return the fault, as static text; NULL: none was found. Any thread. */
 const char *kv_url_wrong(const char *url);
@@ -156,7 +153,7 @@ base_must_check int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stat
 
 /* A store to be served. */
 struct kv_served {
-    const char *name;   /* a name that kv_name_is_good() accepts; borrowed until return */
+    const char *name;   /* a name that base_name_is_good() accepts; borrowed until return */
     struct tarn_kv *kv; /* a local store, open until the server is closed; others may use it meanwhile */
 };
 

@@ -237,7 +237,7 @@ int kv_server_init(struct kv_server *server, struct tarn_node *node, const struc
     for (uint32_t i = 0; i < count; i++) {
         struct kv_store *store = &server->stores[i];
         const size_t len = strlen(stores[i].name);
-        if (!kv_name_is_good(stores[i].name, len) || (stores[i].kv->info.abilities & TARN_KV_REMOTE) != 0)
+        if (!base_name_is_good(stores[i].name, len) || (stores[i].kv->info.abilities & TARN_KV_REMOTE) != 0)
             return -EINVAL;
         for (uint32_t k = 0; k < i; k++) {
             if (strcmp(server->stores[k].name, stores[i].name) == 0)

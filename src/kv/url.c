@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define LETTERS     "abcdefghijklmnopqrstuvwxyz"
 #define OPTION_ROOM 64
 
 static int log_refusal(struct base_log *log, const char *url, const char *reason)
@@ -12,16 +11,6 @@ static int log_refusal(struct base_log *log, const char *url, const char *reason
     base_error(log, "cannot use a store's URL", "url=%s reason=\"%s\"",
                base_log_quote(quoted, sizeof(quoted), url, strlen(url)), reason);
     return -EINVAL;
-}
-
-bool kv_name_is_good(const char *name, size_t len)
-{
-    static const char good[] = LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    for (size_t i = 0; i < len; i++) {
-        if (name[i] == '\0' || strchr(good, name[i]) == NULL)
-            return false;
-    }
-    return len > 0 && len <= KV_NAME_MAX;
 }
 
 /* ---- cache: ------------------------------------------------------------------------------------- */
@@ -132,7 +121,7 @@ static const char *read_server(const char *text, struct kv_url *url)
         return url->scheme == KV_TARN ? "a server's store is named as tarn://HOST:PORT[,HOST:PORT…]/STORE"
                                       : "a server's store is named as unix:PATH[,PATH…]/STORE";
     const size_t name_len = len - (size_t)(slash + 1 - text);
-    if (!kv_name_is_good(slash + 1, name_len))
+    if (!base_name_is_good(slash + 1, name_len))
         return "a store's name has 1 to 63 letters, digits, '-', '_' and '.'";
     if (mark != NULL && skip_scheme(mark + 1, "tcp:") == NULL && skip_scheme(mark + 1, "verbs:") == NULL)
         return "behind the ? stands tcp: or verbs:, with its options";
@@ -149,7 +138,7 @@ static const char *read_server(const char *text, struct kv_url *url)
 /* @return NULL; what is wrong */
 static const char *read_url(const char *url, struct kv_url *ret_url)
 {
-    const size_t letters = strspn(url, LETTERS);
+    const size_t letters = strspn(url, "abcdefghijklmnopqrstuvwxyz");
     struct kv_url parts = {.scheme = KV_FILE, .path = url};
     const char *wrong = NULL, *rest;
     if ((rest = skip_scheme(url, "file:")) != NULL) {

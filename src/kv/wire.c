@@ -330,7 +330,7 @@ int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_i
     if (info.store >= info.stores || info.stores > KV_STORES_MAX || info.workers == 0 ||
         (bytes[6] != KIND_DEPOT && bytes[6] != KIND_CACHE) || info.info.partitions == 0 ||
         info.info.partitions > KV_PARTITIONS_MAX || info.workers > TARN_RPC_WORKERS_MAX ||
-        info.name_len != count - KV_INFO_BYTES || !kv_name_is_good(info.name, info.name_len))
+        info.name_len != count - KV_INFO_BYTES || !base_name_is_good(info.name, info.name_len))
         return -EPROTO;
     *ret_info = info;
     return 0;

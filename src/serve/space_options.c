@@ -154,7 +154,7 @@ static void name_server(struct serve_space_plan *plan)
     from += len > TARN_SPACE_NAME_MAX ? len - TARN_SPACE_NAME_MAX : 0;
     (void)snprintf(plan->name, sizeof(plan->name), "%s", from);
     for (char *at = plan->name; *at != '\0'; at++) {
-        if (!kv_name_is_good(at, 1))
+        if (!base_name_is_good(at, 1))
             *at = '-';
     }
 }

@@ -128,7 +128,7 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
             return base_settings_fail(error, room, "store %s: there is a control character in it", shown);
     }
     char *kind = strchr(ret_store->text, ':');
-    if (kind == NULL || !kv_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
+    if (kind == NULL || !base_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
         return base_settings_fail(
             error, room,
             "store %s: it is NAME:depot,path=FILE or NAME:cache,memory=SIZE; a name has 1 to %d letters, "

@@ -418,7 +418,7 @@ static int enter_namespace(struct tarn_space *space, enum space_method method, c
 {
     uint8_t request[SPACE_REQUEST_MAX], result[4];
     struct space_cursor end = client_begin(request);
-    if (!space_name_is_good(name) || secret_bytes > TARN_SPACE_SECRET_MAX)
+    if (!base_name_is_good(name, strlen(name)) || secret_bytes > TARN_SPACE_SECRET_MAX)
         return -EINVAL;
     struct tarn_space_namespace *of = base_alloc(&space->node->memory, sizeof(*of));
     if (of == NULL)

@@ -19,8 +19,7 @@ struct listing {
 static void take_name(struct space_cursor *cursor, size_t count, char *ret_name)
 {
     ret_name[0] = '\0';
-    if (count > 0 &&
-        (!space_take_text(cursor, count, ret_name, TARN_SPACE_NAME_MAX) || !space_name_is_good(ret_name)))
+    if (count > 0 && !space_take_name(cursor, count, ret_name))
         cursor->is_wrong = true;
 }
 

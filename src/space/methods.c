@@ -41,8 +41,7 @@ static bool is_taken(const struct asking *asking)
 static bool take_name(struct asking *asking, size_t bytes, char *ret_name)
 {
     ret_name[0] = '\0';
-    return bytes == 0 || (space_take_text(&asking->from, bytes, ret_name, TARN_SPACE_NAME_MAX) &&
-                          space_name_is_good(ret_name));
+    return bytes == 0 || space_take_name(&asking->from, bytes, ret_name);
 }
 
 /* Take the numbers of a namespace and of one of its regions. @param ret_region  NULL: there is none */

@@ -94,8 +94,8 @@ int tarn_space_alloc(struct tarn_space_namespace *of, uint64_t bytes,
     const char *name = options->name == NULL ? "" : options->name;
     const char *node = options->placement == TARN_SPACE_ON_NODE ? options->node : "";
     if (bytes == 0 || bytes > TARN_SPACE_BYTES_MAX || node == NULL ||
-        (name[0] != '\0' && !space_name_is_good(name)) ||
-        (options->placement == TARN_SPACE_ON_NODE && !space_name_is_good(node)))
+        (name[0] != '\0' && !base_name_is_good(name, strlen(name))) ||
+        (options->placement == TARN_SPACE_ON_NODE && !base_name_is_good(node, strlen(node))))
         return -EINVAL;
     space_put(&end, of->number, 4);
     space_put(&end, (uint64_t)options->memory_class, 1);
@@ -127,7 +127,7 @@ int tarn_space_find(struct tarn_space_namespace *of, const char *name, uint64_t 
 {
     uint8_t request[SPACE_REQUEST_MAX];
     struct space_cursor end = client_begin(request);
-    if (!space_name_is_good(name))
+    if (!base_name_is_good(name, strlen(name)))
         return -EINVAL;
     space_put(&end, of->number, 4);
     space_put(&end, strlen(name), 2);

@@ -54,7 +54,8 @@ static int fill_in(struct space_server *server, const struct space_server_option
 {
     const uint64_t chunk_bytes = options->chunk_bytes == 0 ? TARN_SPACE_CHUNK_BYTES : options->chunk_bytes;
     const uint64_t chunks = options->memory_bytes / chunk_bytes;
-    if (!copy_text(server->name, sizeof(server->name), options->name) || !space_name_is_good(server->name) ||
+    if (!copy_text(server->name, sizeof(server->name), options->name) ||
+        !base_name_is_good(server->name, strlen(server->name)) ||
         !copy_text(server->address, sizeof(server->address), options->address) ||
         !copy_text(server->master, sizeof(server->master), options->master) ||
         !base_is_aligned(chunk_bytes, BASE_PAGE_BYTES) || chunks == 0 || chunks > TARN_FABRIC_REGIONS_MAX ||

@@ -114,10 +114,10 @@ static int load_registration(const struct space_master *master, const struct tar
                  address = space_take(&cursor, 2);
     space_take_zeros(&cursor, 6);
     const void *secret = space_take_bytes(&cursor, secret_bytes);
-    if (!space_take_text(&cursor, name, ret_registration->name, TARN_SPACE_NAME_MAX) ||
+    if (!space_take_name(&cursor, name, ret_registration->name) ||
         !space_take_text(&cursor, address, ret_registration->address, SPACE_ADDRESS_MAX) ||
-        !space_cursor_is_done(&cursor) || !space_name_is_good(ret_registration->name) ||
-        ret_registration->chunks == 0 || ret_registration->chunks > CHUNKS_MAX)
+        !space_cursor_is_done(&cursor) || ret_registration->chunks == 0 ||
+        ret_registration->chunks > CHUNKS_MAX)
         return -EINVAL;
     memcpy(ret_registration->identity, identity, SPACE_IDENTITY_BYTES);
     return secret_bytes == master->secret_bytes && CRYPTO_memcmp(secret, master->secret, secret_bytes) == 0

@@ -83,11 +83,10 @@ bool space_take_text(struct space_cursor *cursor, size_t count, char *ret_text, 
     return true;
 }
 
-bool space_name_is_good(const char *name)
+bool space_take_name(struct space_cursor *cursor, size_t count, char *ret_name)
 {
-    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    const size_t len = strnlen(name, TARN_SPACE_NAME_MAX + 1);
-    return len >= 1 && len <= TARN_SPACE_NAME_MAX && strspn(name, good) == len;
+    return space_take_text(cursor, count, ret_name, TARN_SPACE_NAME_MAX) &&
+           base_name_is_good(ret_name, count);
 }
 
 void space_put_region(struct space_cursor *cursor, const struct space_region_row *region)

@@ -9,6 +9,8 @@
 #include "base/base.h"
 #include <tarn/space.h>
 
+_Static_assert(TARN_SPACE_NAME_MAX == BASE_NAME_MAX, "names are checked by base_name_is_good()");
+
 #define SPACE_SESSION_BYTES  16
 #define SPACE_IDENTITY_BYTES 16
 #define SPACE_ADDRESS_MAX    107 /* the most bytes of an address, as tarn_fabric_connect() takes it */
@@ -98,8 +100,8 @@ const void *space_take_bytes(struct space_cursor *cursor, size_t count);
 /** Take a text of a known length. @param ret_text  room for max + 1 bytes @return whether it is 1 to `max` bytes long */
 bool space_take_text(struct space_cursor *cursor, size_t count, char *ret_text, size_t max);
 
-/** Whether a text may be a name: 1 to TARN_SPACE_NAME_MAX letters, digits, '-', '_' and '.'. */
-bool space_name_is_good(const char *name);
+/** The same of a name. @param ret_name  room for TARN_SPACE_NAME_MAX + 1 bytes @return whether it is one */
+bool space_take_name(struct space_cursor *cursor, size_t count, char *ret_name);
 
 /* A region, as answers tell it. */
 struct space_region_row {
