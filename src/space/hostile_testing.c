@@ -205,14 +205,20 @@ static void the_silent_corrupt_nothing(struct testing_fabric *testing)
 /* A client is silent while the master is another, and has a server's memory mapped: namespaces of others go on. */
 static void be_silent_in_between(struct space_testing *self)
 {
+    enum {
+        NAMESPACES = ALL_CHUNKS / 2 / TESTING_SERVERS
+    }; /* many connections are taken down at once, at its end */
     struct tarn_space *other = space_testing_connect(self);
-    struct tarn_space_namespace *of = space_testing_namespace(other, "a", ALL_CHUNKS / 2), *mine;
-    struct tarn_space_region *region =
-        space_testing_alloc(of, ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
-    struct tarn_space_region *next;
+    struct tarn_space_namespace *of[NAMESPACES], *mine;
+    struct tarn_space_region *regions[NAMESPACES], *next;
     uint64_t word = 5;
-    for (unsigned i = 0; i < TESTING_SERVERS; i++)
-        assert_int_equal(tarn_space_write_at(region, i * TESTING_CHUNK_BYTES, &word, 8, SOON), 0);
+    for (unsigned i = 0; i < NAMESPACES; i++) {
+        const char name[] = {'a', (char)('0' + i), '\0'};
+        of[i] = space_testing_namespace(other, name, TESTING_SERVERS);
+        regions[i] = space_testing_alloc(of[i], TESTING_SERVERS * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+        for (unsigned chunk = 0; chunk < TESTING_SERVERS; chunk++)
+            assert_int_equal(tarn_space_write_at(regions[i], chunk * TESTING_CHUNK_BYTES, &word, 8, SOON), 0);
+    }
     task_worker_stop(&other->keeper);
     space_testing_close_master(self);
     space_testing_open_master(self);
@@ -224,10 +230,11 @@ static void be_silent_in_between(struct space_testing *self)
     tarn_space_drop(next);
     delete_and_leave(mine);
     await_free(self, ALL_CHUNKS / 2);
-    assert_int_equal(tarn_space_free(region, SOON),
-                     0); /* it begins its session again, and holds the region */
-    tarn_space_drop(region);
-    delete_and_leave(of);
+    for (unsigned i = 0; i < NAMESPACES; i++) { /* it begins its session again, and holds its regions */
+        assert_int_equal(tarn_space_free(regions[i], SOON), 0);
+        tarn_space_drop(regions[i]);
+        delete_and_leave(of[i]);
+    }
     tarn_space_disconnect(other);
     await_free(self, ALL_CHUNKS);
 }

@@ -61,7 +61,9 @@ static void serve_client(void *arg)
     if (admit_client(client) == 0) {
         atomic_fetch_add(&server->client_count, 1);
         attend_client(client);
-        tarn_fabric_disconnect(client->connection);
+        struct tarn_fabric_connection *connection = client->connection;
+        client->connection = NULL; /* an order to fence may come while it is taken down */
+        tarn_fabric_disconnect(connection);
         atomic_fetch_sub(&server->client_count, 1);
     }
     if (client->space != NULL)
