@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ enum {
     JOBS_MAX = 64,
     BATCH_SEEDS = 50, /* run by one child, so that forking costs little */
     TEXT_BYTES = 1024,
+    PATIENCE = 20, /* as many times longer a child that gets no processor time is waited for */
 };
 
 #define HANG_NS UINT64_C(20000000000)
@@ -83,6 +85,19 @@ static void note_report(struct run *run, const struct report *report)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
+static uint64_t hang_ns(const struct run *run)
+{
+    return run->options->hang_ns == 0 ? HANG_NS : run->options->hang_ns;
+}
+
+/* Have this process end by SIGPROF when it has had so much processor time from now on. */
+static void limit_time(uint64_t ns)
+{
+    const struct itimerval timer = {.it_value = {.tv_sec = (time_t)(ns / BASE_NS_PER_SECOND),
+                                                 .tv_usec = (suseconds_t)(ns % BASE_NS_PER_SECOND / 1000)}};
+    (void)setitimer(ITIMER_PROF, &timer, NULL);
+}
+
 _Noreturn static void be_child(const struct run *run, uint64_t begin, uint64_t end, int out, bool quiet)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -91,16 +106,12 @@ _Noreturn static void be_child(const struct run *run, uint64_t begin, uint64_t e
         (void)dup2(null, STDERR_FILENO);
     for (uint64_t seed = begin; seed < end; seed++) {
         struct report report;
+        limit_time(hang_ns(run));
         run_seed(run, seed, seed == begin, &report);
         if (write(out, &report, sizeof(report)) != sizeof(report) || report.failed != 0)
             break;
     }
     _exit(0);
-}
-
-static uint64_t hang_ns(const struct run *run)
-{
-    return run->options->hang_ns == 0 ? HANG_NS : run->options->hang_ns;
 }
 
 static int start_child(const struct run *run, struct child *child, uint64_t begin, uint64_t end, bool quiet)
@@ -123,7 +134,7 @@ static int start_child(const struct run *run, struct child *child, uint64_t begi
         .pipe = ends[0],
         .seed = begin,
         .end = end,
-        .deadline_ns = task_now() + hang_ns(run),
+        .deadline_ns = task_now() + PATIENCE * hang_ns(run),
     };
     return 0;
 }
@@ -156,13 +167,16 @@ static void hear_child(struct run *run, struct child *child)
         child->seed++;
         if (report.failed != 0)
             child->seed = child->end; /* it stops there */
-        child->deadline_ns = task_now() + hang_ns(run);
+        child->deadline_ns = task_now() + PATIENCE * hang_ns(run);
         return;
     }
     if (bytes < 0 && errno == EINTR)
         return;
     int status = bury(child);
-    if (WIFSIGNALED(status))
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
+        note_death(run, child,
+                   "no end after seconds of processor time:", (int)(hang_ns(run) / BASE_NS_PER_SECOND));
+    else if (WIFSIGNALED(status))
         note_death(run, child, "the process died of signal", WTERMSIG(status));
     else if (child->seed < child->end)
         note_death(run, child, "the process ended with status", WEXITSTATUS(status));
@@ -172,7 +186,8 @@ static void kill_hanging(struct run *run, struct child *child)
 {
     (void)kill(child->pid, SIGKILL);
     (void)bury(child);
-    note_death(run, child, "no end after seconds of real time:", (int)(hang_ns(run) / 1000000000));
+    note_death(run, child,
+               "no end after seconds of real time:", (int)(PATIENCE * hang_ns(run) / BASE_NS_PER_SECOND));
 }
 
 /* Wait until some child has something to tell, or hangs. */
@@ -182,7 +197,7 @@ static void wait_for_children(struct run *run)
     struct child *polled[JOBS_MAX];
     nfds_t count = 0;
     uint64_t now_ns = task_now();
-    uint64_t sleep_ns = hang_ns(run);
+    uint64_t sleep_ns = PATIENCE * hang_ns(run);
     for (unsigned i = 0; i < run->jobs; i++) {
         struct child *child = &run->children[i];
         if (child->pid == 0)

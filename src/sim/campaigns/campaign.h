@@ -35,7 +35,8 @@ struct sim_run_options {
     FILE *errors;         /* what is not */
     FILE *progress;       /* a terminal to draw on; NULL: none */
     const char *program;  /* how to call the command, for the advice on replaying */
-    uint64_t hang_ns;     /* real time after which a seed hangs; 0: 20 s */
+    uint64_t
+        hang_ns; /* processor time after which a seed hangs, or twenty times as much real time; 0: 20 s */
 };
 
 /**
