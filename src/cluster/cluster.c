@@ -3,12 +3,8 @@
 #include "task/node.h"
 #include <string.h>
 
-/* The back ends, by what their URLs begin with. */
-static const struct back_end {
-    const char *scheme;
-    int (*join)(struct tarn_node *node, const char *rest, const struct cluster_options *options,
-                struct cluster **ret_cluster);
-} back_ends[] = {{"solo:", cluster_solo_join}, {"zookeeper:", cluster_zookeeper_join}};
+static const struct cluster_provider providers[] = {{"solo:", cluster_solo_join},
+                                                    {"zookeeper:", cluster_zookeeper_join}};
 
 int cluster_refuse(struct tarn_node *node, const char *url, const char *reason)
 {
@@ -79,6 +75,13 @@ static int check_changes(const struct cluster_change *changes, uint32_t count)
 
 /* ---- members and their leader ------------------------------------------------------------------- */
 
+/* Whether a back end takes a URL. @param provider  NULL: no */
+static bool does_take(const struct cluster_provider *provider, const char *url)
+{
+    const size_t len = provider == NULL ? 0 : strlen(provider->scheme);
+    return len > 0 && strncmp(url, provider->scheme, len) == 0;
+}
+
 int cluster_join(struct tarn_node *node, const char *url, const struct cluster_options *options,
                  struct cluster **ret_cluster)
 {
@@ -87,11 +90,11 @@ int cluster_join(struct tarn_node *node, const char *url, const struct cluster_o
                               "a member's name has 1 to 63 letters, digits, '-', '_', '.' and ':'");
     if (options->data_bytes > CLUSTER_MEMBER_DATA_MAX)
         return cluster_refuse(node, url, "a member tells 256 bytes of itself at most");
-    for (size_t i = 0; i < base_array_count(back_ends); i++) {
-        const size_t len = strlen(back_ends[i].scheme);
-        if (strncmp(url, back_ends[i].scheme, len) == 0 && url[len] != '\0')
-            return back_ends[i].join(node, url + len, options, ret_cluster);
-    }
+    const struct cluster_provider *provider = node->options.cluster;
+    for (size_t i = 0; i < base_array_count(providers) && !does_take(provider, url); i++)
+        provider = &providers[i];
+    if (does_take(provider, url) && url[strlen(provider->scheme)] != '\0')
+        return provider->join(node, url + strlen(provider->scheme), options, ret_cluster);
     return cluster_refuse(node, url,
                           "a cluster is named as solo:PATH, or zookeeper:HOST:PORT,HOST:PORT/PATH");
 }

@@ -165,6 +165,8 @@ static int open_tarn(struct sim_node *node, uint64_t memory_bytes)
         .drives_arg = node,
         .fabric = &sim_net_provider,
         .fabric_arg = node,
+        .cluster = world->ensemble == NULL ? NULL : &sim_ensemble_provider,
+        .cluster_arg = node,
         .memory_bytes = memory_bytes,
         .seed = base_random_u64(&world->order) | 1,
         .log_level = BASE_LOG_DEBUG,

@@ -6,6 +6,8 @@
 #include "sim/sim.h"
 #include "task/engine.h"
 
+struct cluster_provider;
+struct sim_ensemble;
 struct sim_net;
 
 #define SIM_FAILURE_BYTES 1024
@@ -29,6 +31,7 @@ struct sim_world {
     struct base_list nodes;
     struct base_list drives;
     struct sim_net *net;
+    struct sim_ensemble *ensemble; /* NULL: there is none */
     uint64_t hash;
     FILE *trace;
     char failure[SIM_FAILURE_BYTES]; /* empty: none */
@@ -68,6 +71,7 @@ struct sim_node {
     uint32_t thread_stack_bytes;
     struct base_list tasks; /* of struct sim_task that have not ended */
     uint32_t running;
+    bool is_off; /* from the ensemble */
 };
 
 /** What the clock of a node tells at a moment of the world. */
@@ -99,6 +103,12 @@ base_must_check int sim_net_open(struct sim_world *world, uint64_t seed);
 
 /** Free it; all nodes are gone. */
 void sim_net_close(struct sim_world *world);
+
+/** The ensemble, for task_node_options.cluster; its argument is the struct sim_node. */
+extern const struct cluster_provider sim_ensemble_provider;
+
+/** Free the ensemble of a world, if there is one; all nodes are gone. */
+void sim_ensemble_close(struct sim_world *world);
 
 /** A node is going: by its end, by a power cut, or in good order. */
 void sim_net_leave(struct sim_node *node);

@@ -64,6 +64,7 @@ void sim_world_close(struct sim_world *world)
         sim_node_cut(base_container_of(first, struct sim_node, link));
     sim_drives_close(world);
     sim_net_close(world);
+    sim_ensemble_close(world);
     free_world(world);
 }
 

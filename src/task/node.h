@@ -43,6 +43,8 @@ struct task_node_options {
     void *drives_arg;
     const void *fabric; /* the table by which `fabric` opens fabrics; NULL: real ones */
     void *fabric_arg;
+    const void *cluster; /* a back end more, by which `cluster` joins; NULL: the real ones alone */
+    void *cluster_arg;
     enum task_engine_choice engine_choice;
     bool
         warn_without_uring; /* log as a warning what io_uring lacks: for nodes that live long enough for it to matter */
