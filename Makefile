@@ -85,10 +85,12 @@ mutations: ## break the store in known places, one at a time, and see the simula
 	@tests/mutations/run $(ARGS)
 
 .PHONY: ensemble
-ensemble: program ## see what masters agree on with three real ZooKeeper servers, while these die
+ensemble: program ## see what masters agree on with three real ZooKeeper servers, while these and masters die
 	@tools/packages ensemble
-	@ninja -C build tests/conformance/conformance_cluster_suites tests/conformance/conformance_cluster_member >&2
+	@ninja -C build tests/conformance/conformance_cluster_suites tests/conformance/conformance_cluster_member \
+	  tests/conformance/conformance_space_worker >&2
 	@python3 tests/conformance/zookeeper.py build/tests/conformance/conformance_cluster_suites build/tests/conformance/conformance_cluster_member
+	@python3 tests/conformance/masters.py build/tarn build/tests/conformance/conformance_space_worker
 
 .PHONY: lint
 lint: ## check the repository's rules, the layout and what clang-tidy knows

@@ -5,7 +5,6 @@
 #include "space/space.h"
 #include "bench/case.h"
 #include "bench/world.h"
-#include "cluster/cluster.h"
 #include "fabric/fabric.h"
 #include "lab/server.h"
 #include "lab/usage.h"
@@ -63,7 +62,7 @@ struct run {
     char path[PATH_ROOM];
     char addresses[1 + SERVERS][ADDRESS_ROOM]; /* the master's, and those of memory servers */
     struct tarn_fabric *fabric;
-    struct cluster *cluster;
+    char url[PATH_ROOM + 8]; /* of the cluster */
     struct space_master *master;
     struct space_server *servers[SERVERS];
     struct tarn_space *space;
@@ -94,15 +93,13 @@ static int choose_addresses(struct run *run)
 
 static int open_space(struct run *run, struct bench_world *world)
 {
-    const struct cluster_options member = {.name = "bench"};
-    char url[PATH_ROOM + 8], name[16];
-    (void)snprintf(url, sizeof(url), "solo:%s", run->path);
+    char name[16];
+    (void)snprintf(run->url, sizeof(run->url), "solo:%s", run->path);
     int error = tarn_fabric_open(world->node, run->job->url, &run->fabric);
-    if (error == 0)
-        error = cluster_join(world->node, url, &member, &run->cluster);
     const struct space_master_options master = {.fabric = run->fabric,
                                                 .address = run->addresses[0],
-                                                .cluster = run->cluster,
+                                                .cluster = run->url,
+                                                .name = "bench",
                                                 .sched = world->scheds[1],
                                                 .chunk_bytes = CHUNK_BYTES};
     if (error == 0)
@@ -110,7 +107,7 @@ static int open_space(struct run *run, struct bench_world *world)
     for (unsigned i = 0; i < SERVERS && error == 0; i++) {
         const struct space_server_options server = {.fabric = run->fabric,
                                                     .address = run->addresses[1 + i],
-                                                    .master = run->addresses[0],
+                                                    .masters = run->addresses[0],
                                                     .name = name,
                                                     .sched = world->scheds[1],
                                                     .memory_bytes = CHUNKS * CHUNK_BYTES,
@@ -165,8 +162,6 @@ static void close_space(struct run *run)
     }
     if (run->master != NULL)
         space_master_close(run->master);
-    if (run->cluster != NULL)
-        cluster_leave(run->cluster);
     if (run->fabric != NULL)
         tarn_fabric_close(run->fabric);
     for (unsigned i = 0; i <= SERVERS && is_shm(run->job); i++)

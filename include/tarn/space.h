@@ -50,12 +50,14 @@ struct tarn_space_options {
  * Connect with the master of a space, and begin a session with it: until tarn_space_disconnect() a task of the caller's
  * scheduler, or a thread, renews the session's lease.
  *
- * @param fabric    outlives the space; the master and the memory servers are reached through it
- * @param address   the master's, as tarn_fabric_connect()
- * @param options   NULL: the defaults
- * @return 0; -EPROTO (it is no master); what tarn_fabric_connect() returns. Yields.
+ * @param fabric     outlives the space; the masters and the memory servers are reached through it
+ * @param addresses  of the master, or of all masters with ',' between them, each as tarn_fabric_connect(); 1,023 bytes at
+ *                   most, and each 107. Whichever of them leads is used
+ * @param options    NULL: the defaults
+ * @return 0; -EPROTO (it is no master); -EINVAL (no addresses); -ETIMEDOUT (none leads); what tarn_fabric_connect() returns, of
+ *         the last, if none is reached. Yields.
  */
-TARN_API TARN_MUST_CHECK int tarn_space_connect(struct tarn_fabric *fabric, const char *address,
+TARN_API TARN_MUST_CHECK int tarn_space_connect(struct tarn_fabric *fabric, const char *addresses,
                                                 const struct tarn_space_options *options,
                                                 uint64_t deadline_ns, struct tarn_space **ret_space);
 

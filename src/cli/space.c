@@ -28,7 +28,8 @@ void cli_space_help(FILE *file)
     cli_print_verbs_of(space_verbs, base_array_count(space_verbs), file);
     (void)fputs(
         "\nA URL names the master: unix:PATH on its machine, tarn://ADDRESS:PORT elsewhere, with ?tcp:\n"
-        "or ?verbs: and its options behind it if the master has others than tcp: alone. A NAMESPACE\n"
+        "or ?verbs: and its options behind it if the master has others than tcp: alone. It names all\n"
+        "masters of a space that has several: tarn://ADDRESS:PORT,ADDRESS:PORT. A NAMESPACE\n"
         "and a REGION have 1 to 63 letters, digits, '-', '_' and '.'.\n"
         "`tarn space VERB --help` tells more, `tarn serve --help` how to start a space.\n",
         file);
@@ -151,9 +152,9 @@ int cli_space_open(const char *url, struct cli_space *ret_space)
         return cli_failed("cannot begin: %s", strerrordesc_np(-error));
     error = tarn_fabric_open(space.node, read.fabric, &space.fabric);
     if (error == 0)
-        error = tarn_space_connect(space.fabric, read.address, NULL, task_now() + CONNECT_NS, &space.space);
+        error = tarn_space_connect(space.fabric, read.addresses, NULL, task_now() + CONNECT_NS, &space.space);
     if (error != 0) {
-        (void)cli_failed("cannot reach the master at %s: %s", read.address, explain_connecting(error));
+        (void)cli_failed("cannot reach the master at %s: %s", read.addresses, explain_connecting(error));
         cli_space_close(&space);
         return CLI_FAILED;
     }

@@ -14,8 +14,9 @@
 #include "task/task.h"
 #include <tarn/space.h>
 
-#define SERVE_ADDRESS_ROOM 108 /* of an address as tarn_fabric_connect() takes it */
-#define SERVE_FABRIC_ROOM  1024
+#define SERVE_ADDRESSES_ROOM 1024 /* of a list of them */
+#define SERVE_ADDRESS_ROOM   108  /* of an address as tarn_fabric_connect() takes it */
+#define SERVE_FABRIC_ROOM    1024
 
 struct serve;
 struct serve_space;
@@ -163,16 +164,17 @@ int serve_close(struct serve *serve);
 
 /* ---- spaces ------------------------------------------------------------------------------------- */
 
-/* The address of a master or a memory server, as a URL says it. */
+/* The addresses of masters, or of a memory server, as a URL says them. */
 struct serve_space_url {
-    bool is_shm;                      /* it is a path of this machine */
-    bool says_fabric;                 /* the fabric was not left to the default */
-    char fabric[SERVE_FABRIC_ROOM];   /* as tarn_fabric_open() takes it */
-    char address[SERVE_ADDRESS_ROOM]; /* as tarn_fabric_connect() takes it */
+    bool is_shm;                          /* they are paths of this machine */
+    bool says_fabric;                     /* the fabric was not left to the default */
+    char fabric[SERVE_FABRIC_ROOM];       /* as tarn_fabric_open() takes it */
+    char addresses[SERVE_ADDRESSES_ROOM]; /* as tarn_space_connect() takes them */
 };
 
 /**
- * Read a URL: unix:PATH, or tarn://ADDRESS:PORT[?FABRIC].
+ * Read a URL: unix:PATH, or tarn://ADDRESS:PORT[?FABRIC]; of several masters unix:PATH,PATH, or
+ * tarn://ADDRESS:PORT,ADDRESS:PORT[?FABRIC].
  *
  * @return NULL; what is wrong, for people
  */

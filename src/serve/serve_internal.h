@@ -224,11 +224,15 @@ void serve_fabrics_close(struct serve *serve);
 /* ---- spaces: space_options.c ---------------------------------------------------------------------- */
 
 /* What the options of a space come to. */
+#define SERVE_CLUSTER_ROOM 4096 /* of a cluster's URL */
+
 struct serve_space_plan {
-    struct serve_space_url listen;      /* of the master, or else of the memory server */
-    char master[SERVE_ADDRESS_ROOM];    /* where the memory server finds the master */
-    char memory[SERVE_ADDRESS_ROOM];    /* where the memory server is reached */
-    char name[TARN_SPACE_NAME_MAX + 1]; /* of the memory server */
+    struct serve_space_url listen;        /* of the master, or else of the memory server: one address */
+    char cluster[SERVE_CLUSTER_ROOM];     /* of the master, as cluster_join() */
+    char member[TARN_SPACE_NAME_MAX + 1]; /* the master's name there */
+    char masters[SERVE_ADDRESSES_ROOM];   /* where the memory server finds them */
+    char memory[SERVE_ADDRESS_ROOM];      /* where the memory server is reached */
+    char name[TARN_SPACE_NAME_MAX + 1];   /* of the memory server */
 };
 
 /** Check the options of a space, and read what they come to. @return 0; -EINVAL */

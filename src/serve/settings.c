@@ -139,7 +139,9 @@ const struct base_setting serve_settings[] = {
      .metavar = "FILE",
      .help =
          "Be the master of a space, the memory of many machines as one (docs/space.md), instead of serving "
-         "stores: it keeps in this file, which is made if there is none, what belongs to what.",
+         "stores: it keeps in this file, which is made if there is none, what belongs to what. Or, as "
+         "zookeeper:HOST:PORT,HOST:PORT/PATH, one of several, of which one leads: they keep it in that "
+         "ensemble.",
      AT(space)},
     {.name = "memory-server",
      .type = BASE_SETTING_BOOL,
@@ -149,7 +151,9 @@ const struct base_setting serve_settings[] = {
     {.name = "join",
      .type = BASE_SETTING_STRING,
      .metavar = "URL",
-     .help = "The master that a memory server joins: its --space-listen. It is waited for.",
+     .help =
+         "The master that a memory server joins: its --space-listen. It is waited for. Several masters stand "
+         "in one URL: tarn://ADDRESS:PORT,ADDRESS:PORT.",
      AT(join)},
     {.name = "space-listen",
      .type = BASE_SETTING_STRING,

@@ -1,6 +1,5 @@
 /* A part of a space in this process: its master, a memory server, or both. space_options.c has read what was asked for. */
 #include "space/space.h"
-#include "cluster/cluster.h"
 #include "fabric/fabric.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #define FILES_BESIDE 256 /* descriptors for connections, besides those of chunks */
-#define URL_BYTES    4096
 
 /* A scheduler of its own for the master, and for the memory server. */
 struct space_lane {
@@ -28,7 +26,6 @@ struct serve_space {
     const struct serve_hooks *hooks;
     struct serve_space_plan plan;
     struct tarn_fabric *fabric;
-    struct cluster *cluster;
     struct space_master *master;
     struct space_server *server;
     struct space_lane lanes[2];
@@ -85,28 +82,16 @@ static void close_lanes(struct serve_space *space)
 
 /* ---- the master ---------------------------------------------------------------------------------- */
 
-static int join_cluster(struct serve_space *space)
-{
-    const struct cluster_options options = {.name = "master"};
-    const char *asked = space->options->space;
-    char url[URL_BYTES];
-    const int len = snprintf(url, sizeof(url), "%s%s", strncmp(asked, "solo:", 5) == 0 ? "" : "solo:", asked);
-    if (len < 0 || (size_t)len >= sizeof(url))
-        return -ENAMETOOLONG;
-    return cluster_join(space->node, url, &options, &space->cluster);
-}
-
 static int open_master(struct serve_space *space)
 {
     struct task_sched *sched;
     int error = open_lane(space, &sched);
-    if (error == 0)
-        error = join_cluster(space);
     if (error != 0)
         return error;
     const struct space_master_options options = {.fabric = space->fabric,
-                                                 .address = space->plan.listen.address,
-                                                 .cluster = space->cluster,
+                                                 .address = space->plan.listen.addresses,
+                                                 .cluster = space->plan.cluster,
+                                                 .name = space->plan.member,
                                                  .sched = sched,
                                                  .chunk_bytes = space->options->chunk_bytes,
                                                  .servers_secret = space->secret,
@@ -164,7 +149,7 @@ static int open_server(struct serve_space *space)
         return error;
     const struct space_server_options options = {.fabric = space->fabric,
                                                  .address = space->plan.memory,
-                                                 .master = space->plan.master,
+                                                 .masters = space->plan.masters,
                                                  .name = space->plan.name,
                                                  .sched = sched,
                                                  .memory_bytes = space->options->memory_bytes,
@@ -175,10 +160,10 @@ static int open_server(struct serve_space *space)
     if (error == 0)
         base_info(&space->node->log, "serving",
                   "version=%s role=memory-server fabric=%s address=%s name=%s memory=%" PRIu64
-                  " chunk=%" PRIu64 " master=%s",
+                  " chunk=%" PRIu64 " masters=%s",
                   tarn_version(), tarn_fabric_info(space->fabric)->provider, options.address, options.name,
                   options.memory_bytes / options.chunk_bytes * options.chunk_bytes, options.chunk_bytes,
-                  options.master);
+                  options.masters);
     return error;
 }
 
@@ -216,8 +201,6 @@ static void close_parts(struct serve_space *space)
         space_server_close(space->server);
     if (space->master != NULL)
         space_master_close(space->master);
-    if (space->cluster != NULL)
-        cluster_leave(space->cluster);
     close_lanes(space);
     if (space->fabric != NULL)
         tarn_fabric_close(space->fabric);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define CHUNK_USUAL TARN_SPACE_CHUNK_BYTES
+#define ZOOKEEPER   "zookeeper:"
 
 bool serve_is_of_space(const struct serve_options *options)
 {
@@ -53,23 +54,32 @@ static int check_no_stores(const struct serve_options *options, char *error, siz
     return 0;
 }
 
+/* Whether the master that was asked for is one of several, or may be. */
+static bool is_one_of_several(const struct serve_options *options)
+{
+    return options->space != NULL && strncmp(options->space, ZOOKEEPER, sizeof(ZOOKEEPER) - 1) == 0;
+}
+
 /* Check that the parts of a space that were asked for go together. */
 static int check_parts(const struct serve_options *options, char *error, size_t room)
 {
-    if (options->space != NULL && options->join != NULL)
+    if (options->space != NULL && options->join != NULL && !is_one_of_several(options))
         return base_settings_fail(
             error, room,
-            "--join is for a memory server whose master is another process; with --space "
+            "--join is for a memory server whose master is another process; with --space=FILE "
             "it is this one: leave out one of the two");
+    if (options->join != NULL && !options->memory_server)
+        return base_settings_fail(error, room,
+                                  "--join is for a memory server: say --memory-server, too, or leave it out");
+    if (is_one_of_several(options) && options->memory_server && options->join == NULL)
+        return base_settings_fail(
+            error, room,
+            "one of several masters leads, and the memory server has to find it: say "
+            "--join=URL with the --space-listen of them all, as tarn://ADDRESS:PORT,ADDRESS:PORT");
     if (options->space == NULL && options->join == NULL)
         return base_settings_fail(error, room,
                                   "which master is the memory for? Say --join=URL, its --space-listen; or "
                                   "--space=FILE to have a master in this process");
-    if (options->space != NULL && strncmp(options->space, "zookeeper:", 10) == 0)
-        return base_settings_fail(
-            error, room,
-            "--space takes a file: clients know one address of a master, so that one of "
-            "several could not take over");
     if (options->space_listen == NULL)
         return base_settings_fail(error, room,
                                   "where is it reached? Say --space-listen=unix:PATH for this machine, or "
@@ -123,15 +133,14 @@ static int read_join(const struct serve_options *options, struct serve_space_pla
             error, room,
             "--join and --space-listen go over one fabric: say what stands behind the ? "
             "once, or alike");
-    memcpy(plan->master, join.address, sizeof(join.address));
-    memcpy(plan->memory, plan->listen.address, sizeof(plan->memory));
+    memcpy(plan->masters, join.addresses, sizeof(join.addresses));
     return 0;
 }
 
 /* Find the address of a memory server beside its master: behind the master's path, or at the next port. */
 static int place_beside(struct serve_space_plan *plan, char *error, size_t room)
 {
-    const char *address = plan->listen.address, *colon = strrchr(address, ':');
+    const char *address = plan->listen.addresses, *colon = strrchr(address, ':');
     const size_t port_at = colon == NULL ? 0 : (size_t)(colon + 1 - address);
     const unsigned long port = strtoul(address + port_at, NULL, 10);
     const int len = plan->listen.is_shm ? snprintf(plan->memory, sizeof(plan->memory), "%s.memory", address)
@@ -142,18 +151,41 @@ static int place_beside(struct serve_space_plan *plan, char *error, size_t room)
             error, room,
             "--space-listen: the memory server has the path with .memory behind it, or the "
             "next port, and there is none: say a shorter path, or a lower port");
-    memcpy(plan->master, address, sizeof(plan->master));
     return 0;
 }
 
-/* Name a memory server after its address, which no other has: letters of names, in place of all others a '-'. */
-static void name_server(struct serve_space_plan *plan)
+/* Find what the memory server needs to know. */
+static int plan_server(const struct serve_options *options, struct serve_space_plan *plan, char *error,
+                       size_t room)
 {
-    const char *from = plan->memory + strspn(plan->memory, "/[");
+    (void)snprintf(plan->masters, sizeof(plan->masters), "%s", plan->listen.addresses);
+    int result = options->join == NULL ? 0 : read_join(options, plan, error, room);
+    if (result == 0 && options->space != NULL)
+        return place_beside(plan, error, room);
+    memcpy(plan->memory, plan->listen.addresses, sizeof(plan->memory)); /* one, which has room */
+    return result;
+}
+
+/* Find what the master needs to know. */
+static int plan_master(const struct serve_options *options, struct serve_space_plan *plan, char *error,
+                       size_t room)
+{
+    const bool is_url = is_one_of_several(options) || strncmp(options->space, "solo:", 5) == 0;
+    const int len =
+        snprintf(plan->cluster, sizeof(plan->cluster), "%s%s", is_url ? "" : "solo:", options->space);
+    if (len < 0 || (size_t)len >= sizeof(plan->cluster))
+        return base_settings_fail(error, room, "--space is longer than 4,000 bytes");
+    return 0;
+}
+
+/* Name a server after its address, which no other has: letters of names, in place of all others a '-'. */
+static void name_after(const char *address, char *ret_name)
+{
+    const char *from = address + strspn(address, "/[");
     const size_t len = strlen(from);
     from += len > TARN_SPACE_NAME_MAX ? len - TARN_SPACE_NAME_MAX : 0;
-    (void)snprintf(plan->name, sizeof(plan->name), "%s", from);
-    for (char *at = plan->name; *at != '\0'; at++) {
+    (void)snprintf(ret_name, TARN_SPACE_NAME_MAX + 1, "%s", from);
+    for (char *at = ret_name; *at != '\0'; at++) {
         if (!base_name_is_good(at, 1))
             *at = '-';
     }
@@ -163,7 +195,9 @@ static void name_server(struct serve_space_plan *plan)
 static int check_address(const struct serve_options *options, const struct serve_space_plan *plan,
                          char *error, size_t room)
 {
-    const char *address = plan->listen.address;
+    const char *address = plan->listen.addresses;
+    if (strchr(address, ',') != NULL)
+        return base_settings_fail(error, room, "--space-listen: a server has one address, without a comma");
     if (plan->listen.is_shm)
         return 0;
     if (options->memory_server && (strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0))
@@ -193,12 +227,13 @@ int serve_space_plan(const struct serve_options *options, struct serve_space_pla
         result = check_chunks(options, error, room);
     if (result == 0)
         result = read_url("space-listen", options->space_listen, &ret_plan->listen, error, room);
-    if (result == 0 && options->join != NULL)
-        result = read_join(options, ret_plan, error, room);
-    else if (result == 0 && options->memory_server)
-        result = place_beside(ret_plan, error, room);
     if (result == 0)
         result = check_address(options, ret_plan, error, room);
-    name_server(ret_plan);
+    if (result == 0 && options->space != NULL)
+        result = plan_master(options, ret_plan, error, room);
+    if (result == 0 && options->memory_server)
+        result = plan_server(options, ret_plan, error, room);
+    name_after(ret_plan->listen.addresses, ret_plan->member);
+    name_after(ret_plan->memory, ret_plan->name);
     return result;
 }

@@ -6,7 +6,7 @@
 
 #include "sim/net/net.h"
 
-enum { SIM_ARENA_NODES_MAX = 8 };
+enum { SIM_ARENA_NODES_MAX = 9 };
 
 /* What may happen in a run; bits. */
 enum {

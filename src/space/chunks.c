@@ -150,9 +150,9 @@ static bool may_more_come(const struct space_master *master)
 
 int master_await_more(const struct space_master *master, uint64_t deadline_ns)
 {
-    if (!may_more_come(master) || task_now() >= deadline_ns || master->failed != 0)
+    if (!may_more_come(master) || master->failed != 0)
         return -ENOSPC;
-    return task_sleep(PAUSE_NS);
+    return task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
 }
 
 /* Wait until some chunks are free, if those that are leaving their namespaces, or servers that come, make that true. */
@@ -160,9 +160,10 @@ static int await_free(struct space_master *master, uint64_t count, uint64_t dead
 {
     int error = 0;
     while (error == 0 && count_free(master, false) < count) {
-        const bool is_leaving =
-            count_free(master, true) >= count && task_now() < deadline_ns && master->failed == 0;
-        error = is_leaving ? task_sleep(PAUSE_NS) : master_await_more(master, deadline_ns);
+        if (count_free(master, true) < count || master->failed != 0)
+            error = master_await_more(master, deadline_ns);
+        else
+            error = task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
     }
     return error;
 }
@@ -286,7 +287,7 @@ int master_reserve(struct space_master *master, struct master_space *space, uint
     if (error != 0)
         (void)master_release(master, space, base_min(done, space->spare_count));
     master_space_put(master, space);
-    return error;
+    return error == -ETIMEDOUT ? -EAGAIN : error;
 }
 
 /* ---- releasing, binding ------------------------------------------------------------------------- */

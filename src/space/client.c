@@ -41,30 +41,53 @@ static bool is_repeatable(enum space_method method)
     }
 }
 
-static int connect_master(struct tarn_space *space, uint32_t calls, uint64_t deadline_ns,
-                          struct tarn_rpc_connection **connection)
+/* Give a connection up: the next one is made with the next of the masters. */
+static void leave_master(struct client_master *master)
+{
+    if (master->rpc != NULL)
+        tarn_rpc_disconnect(master->rpc);
+    master->rpc = NULL;
+    master->turn++;
+}
+
+/* @param lease_ns  a master that does not answer within a part of it is left for the next */
+static int connect_master(const struct tarn_space *space, struct client_master *master, uint32_t calls,
+                          uint64_t lease_ns, uint64_t deadline_ns)
 {
     const struct tarn_rpc_connect_options options = {
         .calls = calls, .request_bytes = SPACE_REQUEST_MAX, .result_bytes = SPACE_RESULT_MAX};
-    if (*connection != NULL && tarn_rpc_error(*connection) != 0) {
-        tarn_rpc_disconnect(*connection);
-        *connection = NULL;
-    }
-    return *connection != NULL
-               ? 0
-               : tarn_rpc_connect(space->fabric, space->address, &options, deadline_ns, connection);
+    char address[SPACE_ADDRESS_MAX + 1];
+    if (master->rpc != NULL && tarn_rpc_error(master->rpc) != 0)
+        leave_master(master);
+    if (master->rpc != NULL)
+        return 0;
+    if (!space_address_at(space->addresses, master->turn, address))
+        return -EINVAL;
+    int error = tarn_rpc_connect(space->fabric, address, &options,
+                                 base_min(deadline_ns, task_now() + lease_ns / RENEWALS), &master->rpc);
+    if (error != 0)
+        leave_master(master);
+    return error;
 }
 
-/* Make one attempt at a call. The caller has `control`. @param ret_may_have_run  set on failure */
-static int call_once(struct tarn_space *space, struct tarn_rpc_call *call, bool *ret_is_connected)
+/* Make one attempt at a call, in the session that there is. The caller has `control`. @param ret_is_answered  whether a master
+ * that leads has answered; else it may have run, if the call says so */
+static int call_once(struct tarn_space *space, struct tarn_rpc_call *call, bool *ret_is_answered)
 {
-    *ret_is_connected = false;
-    int error = connect_master(space, CALLS, call->deadline_ns, &space->rpc);
+    call->may_have_run = false;
+    *ret_is_answered = false;
+    int error = connect_master(space, &space->master, CALLS, space->lease_ns, call->deadline_ns);
     if (error != 0)
         return error;
-    *ret_is_connected = true;
     memcpy((uint8_t *)(uintptr_t)call->request, space->session, SPACE_SESSION_BYTES);
-    return tarn_rpc_call(space->rpc, call);
+    error = tarn_rpc_call(space->master.rpc, call);
+    if (error == -EHOSTDOWN)
+        call->may_have_run = false; /* it does not lead, and has done nothing */
+    *ret_is_answered = error != -EHOSTDOWN && error != -ESHUTDOWN && error != -ETIMEDOUT &&
+                       tarn_rpc_error(space->master.rpc) == 0;
+    if (!*ret_is_answered)
+        leave_master(&space->master);
+    return error;
 }
 
 struct space_cursor client_begin(uint8_t *request)
@@ -74,6 +97,35 @@ struct space_cursor client_begin(uint8_t *request)
     return cursor;
 }
 
+struct space_cursor client_begin_of(uint8_t *request, const struct tarn_space_namespace *of, uint32_t number)
+{
+    struct space_cursor cursor = client_begin(request);
+    space_put(&cursor, of->number, 4);
+    space_put(&cursor, number, 4);
+    return cursor;
+}
+
+static struct tarn_rpc_call make_call(enum space_method method, uint8_t *request,
+                                      const struct space_cursor *end, uint8_t *result, uint32_t room,
+                                      uint64_t deadline_ns)
+{
+    return (struct tarn_rpc_call){.method = (uint32_t)method,
+                                  .request = request,
+                                  .request_bytes = (uint32_t)space_cursor_count(end, request),
+                                  .result = result,
+                                  .room = room,
+                                  .deadline_ns = deadline_ns};
+}
+
+int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
+                    const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns)
+{
+    bool is_answered;
+    struct tarn_rpc_call call = make_call(method, request, end, result, room, deadline_ns);
+    int error = call_once(space, &call, &is_answered);
+    return error == 0 && call.result_bytes != room ? -EPROTO : error;
+}
+
 /* ---- the session -------------------------------------------------------------------------------- */
 
 bool client_holds(const struct tarn_space *space)
@@ -81,39 +133,32 @@ bool client_holds(const struct tarn_space *space)
     return task_now() < atomic_load_explicit(&space->held_until_ns, memory_order_relaxed);
 }
 
-int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
-                    const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns)
+static int draw_session(struct tarn_space *space)
 {
-    bool is_connected;
-    struct tarn_rpc_call call = {.method = (uint32_t)method,
-                                 .request = request,
-                                 .request_bytes = (uint32_t)space_cursor_count(end, request),
-                                 .result = result,
-                                 .room = room,
-                                 .deadline_ns = deadline_ns};
-    int error = call_once(space, &call, &is_connected);
-    return error == 0 && call.result_bytes != room ? -EPROTO : error;
-}
-
-/* Begin a session of a new id. */
-static int say_hello(struct tarn_space *space, uint64_t deadline_ns)
-{
-    uint8_t request[SPACE_REQUEST_MAX], result[HELLO_BYTES], id[SPACE_SESSION_BYTES];
-    const struct space_cursor end = client_begin(request);
-    const uint64_t begin_ns = task_now();
+    uint8_t id[SPACE_SESSION_BYTES];
     int error = task_random_bytes(space->node, id, sizeof(id));
     if (error != 0)
         return error;
     base_spin_lock(&space->lock);
     memcpy(space->session, id, sizeof(id));
     base_spin_unlock(&space->lock);
-    error = client_ask_once(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
+    return 0;
+}
+
+/* Begin the session at the master. @param ret_is_new  whether the master did not know it */
+static int say_hello(struct tarn_space *space, uint64_t deadline_ns, bool *ret_is_new)
+{
+    uint8_t request[SPACE_REQUEST_MAX], result[HELLO_BYTES];
+    const struct space_cursor end = client_begin(request);
+    const uint64_t begin_ns = task_now();
+    int error = client_ask_once(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
     if (error != 0)
         return error;
     struct space_cursor cursor = space_cursor_from(result, sizeof(result));
-    (void)space_take(&cursor, 8);
+    (void)space_take(&cursor, 8); /* epoch */
     const uint64_t chunk_bytes = space_take(&cursor, 8), lease_ms = space_take(&cursor, 4);
-    if (!base_is_power_of_two(chunk_bytes) || lease_ms == 0 ||
+    const uint64_t is_new = space_take(&cursor, 4);
+    if (!base_is_power_of_two(chunk_bytes) || lease_ms == 0 || is_new > 1 ||
         (space->chunk_bytes != 0 && chunk_bytes != space->chunk_bytes))
         return -EPROTO;
     space->chunk_bytes = chunk_bytes;
@@ -122,6 +167,7 @@ static int say_hello(struct tarn_space *space, uint64_t deadline_ns)
     space->lease_ns = lease_ms * BASE_NS_PER_MS;
     space->next_held_until_ns = begin_ns + space->lease_ns;
     base_spin_unlock(&space->lock);
+    *ret_is_new = is_new == 1;
     return 0;
 }
 
@@ -135,8 +181,10 @@ static void put_credentials(struct space_cursor *cursor, const char *name, const
     space_put_bytes(cursor, name, strlen(name));
 }
 
-/* Join a namespace in a new session, and hold its regions there. What is gone says so from now on. */
-static int join_again(struct tarn_space *space, struct tarn_space_namespace *of, uint64_t deadline_ns)
+/* Tell a master that does not know this session a namespace, and the regions that are held of it. What is gone says so from
+ * now on. */
+static int report_namespace(struct tarn_space *space, const struct tarn_space_namespace *of,
+                            uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX], result[SPACE_REGION_BYTES];
     struct space_cursor end = client_begin(request);
@@ -146,131 +194,155 @@ static int join_again(struct tarn_space *space, struct tarn_space_namespace *of,
         error == -ENOENT || error == -EACCES || (error == 0 && base_load_le32(result) != of->number);
     base_list_for_each(at, &of->regions) {
         struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
-        if (error == 0 && !is_gone && region->error == 0) {
-            end = client_begin(request);
-            space_put(&end, of->number, 4);
-            space_put(&end, region->number, 4);
+        if (error == 0 && !is_gone && atomic_load(&region->error) == 0) {
+            end = client_begin_of(request, of, region->number);
             error = client_ask_once(space, SPACE_HOLD, request, &end, result, sizeof(result), deadline_ns);
         }
-        if (error == 0)
-            region->is_in_doubt = false; /* the session before holds it until it is fenced */
         if (is_gone || error == -ENOENT) {
-            region->error = -ESTALE;
+            atomic_store(&region->error, -ESTALE);
             error = 0;
         }
     }
     return is_gone ? 0 : error;
 }
 
-void client_give_up_session(struct tarn_space *space)
+/* Tell a master all of this session, and have the lease that it has given. The caller has `control`. */
+static int report(struct tarn_space *space, uint64_t deadline_ns)
 {
-    base_spin_lock(&space->lock);
-    atomic_store(&space->is_lost, true);
-    atomic_store(&space->held_until_ns, 0);
-    base_spin_unlock(&space->lock);
-    client_leave_servers(space);
-}
-
-/* Begin the session again. The caller has `control`. */
-static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
-{
-    client_give_up_session(space);
-    int error = say_hello(space, deadline_ns);
+    int error = 0;
     base_list_for_each(at, &space->namespaces) {
         if (error == 0)
-            error = join_again(space, base_container_of(at, struct tarn_space_namespace, link), deadline_ns);
+            error = report_namespace(space, base_container_of(at, struct tarn_space_namespace, link),
+                                     deadline_ns);
     }
     if (error != 0)
         return error;
     base_spin_lock(&space->lock);
     atomic_store(&space->held_until_ns, space->next_held_until_ns);
-    atomic_store(&space->is_lost, false);
+    atomic_store(&space->state, CLIENT_KNOWN);
     base_spin_unlock(&space->lock);
-    task_worker_poke(&space->keeper);
     return 0;
 }
 
-/* Make one attempt at asking the master, and begin the session before if that is lost. @param ret_again  whether another
- * attempt may help */
+/* Go on with this session at a master that does not know it: its connections with memory servers stay. A master that does
+ * know it has seen calls of which this side knows no outcome: then it is given up. The caller has `control`. */
+static int resume_session(struct tarn_space *space, uint64_t deadline_ns)
+{
+    bool is_new;
+    int error = say_hello(space, deadline_ns, &is_new);
+    if (error == -EEXIST || (error == 0 && !is_new)) {
+        atomic_store(&space->state, CLIENT_LOST);
+        error = -ESTALE;
+    }
+    return error == 0 ? report(space, deadline_ns) : error;
+}
+
+void client_give_up_session(struct tarn_space *space)
+{
+    base_spin_lock(&space->lock);
+    atomic_store(&space->state, CLIENT_LOST);
+    atomic_store(&space->held_until_ns, 0);
+    base_spin_unlock(&space->lock);
+    client_leave_servers(space);
+}
+
+/* Begin a session of a new id. The caller has `control`. */
+static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
+{
+    bool is_new;
+    client_give_up_session(space);
+    int error = draw_session(space);
+    if (error == 0)
+        error = say_hello(space, deadline_ns, &is_new);
+    base_list_for_each(at, &space->namespaces) {
+        struct base_list *regions = &base_container_of(at, struct tarn_space_namespace, link)->regions;
+        base_list_for_each(of, regions) /* the session before holds them until it is fenced */
+            base_container_of(of, struct tarn_space_region, link)->is_in_doubt = false;
+    }
+    return error == 0 ? report(space, deadline_ns) : error;
+}
+
+/* Have a session that the master knows. The caller has `control`. */
+static int have_session(struct tarn_space *space, uint64_t deadline_ns)
+{
+    if (atomic_load(&space->state) == CLIENT_KNOWN)
+        return 0;
+    int error = atomic_load(&space->state) == CLIENT_UNKNOWN ? resume_session(space, deadline_ns) : 0;
+    if (atomic_load(&space->state) == CLIENT_LOST)
+        error = begin_session(space, deadline_ns);
+    if (error == 0)
+        task_worker_poke(&space->keeper);
+    return error;
+}
+
+/* Make one attempt at asking the master, with a session. @param ret_again  whether another attempt may help */
 static int try_asking(struct tarn_space *space, struct tarn_rpc_call *call, bool *ret_again)
 {
-    bool is_connected = false;
-    int error = 0;
+    bool is_answered = false;
     call->may_have_run = false;
-    if (atomic_load(&space->is_lost))
-        error = begin_session(space, call->deadline_ns);
-    const bool is_begun = error == 0;
-    if (is_begun)
-        error = call_once(space, call, &is_connected);
-    *ret_again = false;
-    if (is_connected && error == -ESTALE) { /* the master does not know the session, and has done nothing */
-        atomic_store(&space->is_lost, true);
-        *ret_again = true;
-    } else if (!is_connected || !is_begun) {
-        *ret_again = is_passing(error) || error == -ESTALE;
-    } else if (error == -EHOSTDOWN) {
-        *ret_again = true; /* it does not lead, and has done nothing */
-    } else if (error == -ESHUTDOWN || tarn_rpc_error(space->rpc) != 0 || error == -ETIMEDOUT) {
-        if (call->may_have_run)
-            atomic_store(&space->is_lost, true); /* what it has done for this session is given back with it */
-        *ret_again = !call->may_have_run || is_repeatable((enum space_method)call->method);
+    int error = have_session(space, call->deadline_ns);
+    if (error == 0)
+        error = call_once(space, call, &is_answered);
+    if (is_answered) {
+        *ret_again = error == -ESTALE || error == -EAGAIN; /* it has done nothing */
+        if (error == -ESTALE)
+            atomic_store(&space->state, CLIENT_UNKNOWN);
+        return error;
+    }
+    *ret_again = is_passing(error) || error == -ESTALE;
+    if (call->may_have_run) {
+        atomic_store(&space->state, CLIENT_UNKNOWN); /* at another master it has not run */
+        *ret_again = is_repeatable((enum space_method)call->method);
         error = *ret_again ? error : -ECONNRESET;
     }
     return error;
+}
+
+int client_ask_held(struct tarn_space *space, enum space_method method, uint8_t *request,
+                    const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns,
+                    uint32_t *ret_bytes)
+{
+    struct tarn_rpc_call call = make_call(method, request, end, result, room, deadline_ns);
+    bool again;
+    int error;
+    if (end->is_wrong)
+        return -EINVAL;
+    for (;;) {
+        call.deadline_ns = base_min(deadline_ns, task_now() + space->lease_ns); /* it may stand still */
+        error = try_asking(space, &call, &again);
+        if (!again || task_now() >= deadline_ns)
+            break;
+        if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0)
+            return -ECANCELED;
+    }
+    if (error == 0 && ret_bytes != NULL)
+        *ret_bytes = call.result_bytes;
+    else if (error == 0 && call.result_bytes != room)
+        error = -EPROTO;
+    return again ? -ETIMEDOUT : error;
 }
 
 int client_ask(struct tarn_space *space, enum space_method method, uint8_t *request,
                const struct space_cursor *end, uint8_t *result, uint32_t room, uint64_t deadline_ns,
                uint32_t *ret_bytes)
 {
-    struct tarn_rpc_call call = {.method = (uint32_t)method,
-                                 .request = request,
-                                 .request_bytes = (uint32_t)space_cursor_count(end, request),
-                                 .result = result,
-                                 .room = room,
-                                 .deadline_ns = deadline_ns};
-    bool again;
-    if (end->is_wrong)
-        return -EINVAL;
     int error = task_mutex_lock(&space->control, deadline_ns);
     if (error != 0)
         return error;
-    for (;;) {
-        error = try_asking(space, &call, &again);
-        if (!again || task_now() >= deadline_ns)
-            break;
-        if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0) {
-            error = -ECANCELED;
-            break;
-        }
-    }
-    task_mutex_unlock(&space->control);
-    if (error == 0 && ret_bytes != NULL)
-        *ret_bytes = call.result_bytes;
-    else if (error == 0 && call.result_bytes != room)
-        error = -EPROTO;
-    return again && error != -ECANCELED ? -ETIMEDOUT : error;
-}
-
-/* Begin the session again, if nobody has meanwhile. */
-static int begin_session_again(struct tarn_space *space, uint64_t deadline_ns)
-{
-    int error = task_mutex_lock(&space->control, deadline_ns);
-    if (error != 0)
-        return error;
-    if (atomic_load(&space->is_lost))
-        error = begin_session(space, deadline_ns);
+    error = client_ask_held(space, method, request, end, result, room, deadline_ns, ret_bytes);
     task_mutex_unlock(&space->control);
     return error;
 }
 
 int client_await_lease(struct tarn_space *space, uint64_t deadline_ns)
 {
-    int error = 0;
     while (!client_holds(space)) {
-        if (atomic_load(&space->is_lost))
-            error = begin_session_again(space, deadline_ns);
-        if (error == -ECANCELED || (error != 0 && !is_passing(error)))
+        int error = task_mutex_lock(&space->control, deadline_ns);
+        if (error == 0) {
+            error = have_session(space, base_min(deadline_ns, task_now() + space->lease_ns));
+            task_mutex_unlock(&space->control);
+        }
+        if (error == -ECANCELED || (error != 0 && error != -ESTALE && !is_passing(error)))
             return error;
         if (task_now() >= deadline_ns)
             return -ETIMEDOUT;
@@ -283,7 +355,7 @@ int client_await_lease(struct tarn_space *space, uint64_t deadline_ns)
 /* ---- the keeper --------------------------------------------------------------------------------- */
 
 /* Renew the lease. @return when to look again */
-static uint64_t renew_lease(struct tarn_space *space, struct tarn_rpc_connection **connection)
+static uint64_t renew_lease(struct tarn_space *space, struct client_master *master)
 {
     uint8_t request[SPACE_SESSION_BYTES], result[8];
     base_spin_lock(&space->lock);
@@ -291,43 +363,62 @@ static uint64_t renew_lease(struct tarn_space *space, struct tarn_rpc_connection
     const uint64_t lease_ns = space->lease_ns;
     base_spin_unlock(&space->lock);
     const uint64_t begin_ns = task_now(), deadline_ns = begin_ns + base_min(lease_ns / RENEWALS, PATIENCE_NS);
-    struct tarn_rpc_call call = {.method = SPACE_RENEW,
-                                 .request = request,
-                                 .request_bytes = sizeof(request),
-                                 .result = result,
-                                 .room = sizeof(result),
-                                 .deadline_ns = deadline_ns};
-    int error = connect_master(space, 1, deadline_ns, connection);
+    const struct space_cursor end = {.at = request + sizeof(request)};
+    struct tarn_rpc_call call = make_call(SPACE_RENEW, request, &end, result, sizeof(result), deadline_ns);
+    int error = connect_master(space, master, 1, lease_ns, deadline_ns);
     const bool is_connected = error == 0;
     if (is_connected)
-        error = tarn_rpc_call(*connection, &call);
+        error = tarn_rpc_call(master->rpc, &call);
     base_spin_lock(&space->lock);
     const bool is_same =
-        memcmp(request, space->session, sizeof(request)) == 0 && !atomic_load(&space->is_lost);
+        memcmp(request, space->session, sizeof(request)) == 0 && atomic_load(&space->state) == CLIENT_KNOWN;
     if (is_same && error == 0)
         atomic_store(&space->held_until_ns, begin_ns + lease_ns);
-    else if (is_same && !client_holds(space))
-        atomic_store(&space->held_until_ns, 0); /* operations wait from now on */
-    if (is_same && is_connected && error == -ENOENT) {
-        atomic_store(&space->held_until_ns, 0);
-        atomic_store(&space->is_lost, true);
-    }
+    else if (is_same && is_connected && error == -ENOENT)
+        atomic_store(&space->state, CLIENT_UNKNOWN);
     base_spin_unlock(&space->lock);
+    if (is_connected && error != 0 && error != -ENOENT)
+        leave_master(master); /* it does not lead, or stands still */
     return error == 0 ? begin_ns + lease_ns / RENEWALS : task_now() + PAUSE_NS;
+}
+
+/* Tell a master of this session that does not know it, so that it holds what it held also if its user makes no call. @return when
+ * to look again */
+static uint64_t make_known(struct tarn_space *space)
+{
+    const uint64_t begin_ns = task_now(), deadline_ns = begin_ns + PATIENCE_NS;
+    if (task_mutex_lock(&space->control, deadline_ns) == 0) {
+        if (atomic_load(&space->state) == CLIENT_UNKNOWN)
+            (void)resume_session(space, deadline_ns);
+        task_mutex_unlock(&space->control);
+    }
+    return task_now() + PAUSE_NS;
+}
+
+/* If the lease has ended, have operations wait from now on. */
+static void look_at_lease(struct tarn_space *space)
+{
+    base_spin_lock(&space->lock);
+    if (!client_holds(space))
+        atomic_store(&space->held_until_ns, 0);
+    base_spin_unlock(&space->lock);
 }
 
 static void keep_lease(void *arg)
 {
     struct tarn_space *space = arg;
-    struct tarn_rpc_connection *connection = NULL;
+    struct client_master master = {.rpc = NULL};
     while (!task_worker_stops(&space->keeper)) {
-        const uint64_t next_ns = atomic_load(&space->is_lost)
-                                     ? TASK_FOREVER /* until it is begun again, which pokes */
-                                     : renew_lease(space, &connection);
+        const enum client_state state = atomic_load(&space->state);
+        const uint64_t next_ns = state == CLIENT_KNOWN ? renew_lease(space, &master)
+                                 : state == CLIENT_UNKNOWN
+                                     ? make_known(space)
+                                     : TASK_FOREVER; /* until it is begun again, which pokes */
+        look_at_lease(space);
         (void)task_worker_sleep_until(&space->keeper, next_ns);
     }
-    if (connection != NULL)
-        tarn_rpc_disconnect(connection);
+    if (master.rpc != NULL)
+        tarn_rpc_disconnect(master.rpc);
 }
 
 /* ---- connecting --------------------------------------------------------------------------------- */
@@ -336,6 +427,7 @@ static void prepare_space(struct tarn_space *space, struct tarn_fabric *fabric,
                           const struct tarn_space_options *options)
 {
     space->node = fabric_node(fabric);
+    space->lease_ns = TARN_SPACE_LEASE_NS; /* until a master tells it */
     space->fabric = fabric;
     space->cache_bytes =
         options != NULL && options->cache_bytes != 0 ? options->cache_bytes : UINT64_C(1) << 30;
@@ -351,8 +443,8 @@ static void prepare_space(struct tarn_space *space, struct tarn_fabric *fabric,
 
 static void free_space(struct tarn_space *space)
 {
-    if (space->rpc != NULL)
-        tarn_rpc_disconnect(space->rpc);
+    if (space->master.rpc != NULL)
+        tarn_rpc_disconnect(space->master.rpc);
     while (!base_list_empty(&space->cached))
         client_memory_free(space,
                            base_container_of(base_list_first(&space->cached), struct client_memory, link));
@@ -361,20 +453,27 @@ static void free_space(struct tarn_space *space)
     base_free(&space->node->memory, space, sizeof(*space));
 }
 
-/* Begin the first session, waiting for a master to lead. */
+/* Begin the first session, waiting for a master to lead, but for none that is not there. */
 static int begin_first_session(struct tarn_space *space, uint64_t deadline_ns)
 {
-    int error = connect_master(space, CALLS, deadline_ns, &space->rpc);
-    if (error != 0)
-        return error;
-    while ((error = begin_session(space, deadline_ns)) == -EHOSTDOWN && task_now() < deadline_ns) {
+    uint32_t failures = 0;
+    for (;;) {
+        int error = have_session(space, deadline_ns);
+        if (error == 0)
+            return 0;
+        if (error == -EHOSTDOWN || error == -ESHUTDOWN)
+            failures = 0;
+        else if (!is_passing(error) ||
+                 (error != -ETIMEDOUT && ++failures == space_address_count(space->addresses)))
+            return error == -ENOSYS ? -EPROTO : error;
+        if (task_now() >= deadline_ns)
+            return error;
         if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0)
             return -ECANCELED;
     }
-    return error == -ENOSYS ? -EPROTO : error;
 }
 
-int tarn_space_connect(struct tarn_fabric *fabric, const char *address,
+int tarn_space_connect(struct tarn_fabric *fabric, const char *addresses,
                        const struct tarn_space_options *options, uint64_t deadline_ns,
                        struct tarn_space **ret_space)
 {
@@ -383,8 +482,9 @@ int tarn_space_connect(struct tarn_fabric *fabric, const char *address,
     if (space == NULL)
         return -ENOMEM;
     prepare_space(space, fabric, options);
-    const int len = snprintf(space->address, sizeof(space->address), "%s", address);
-    int error = len < 0 || (size_t)len >= sizeof(space->address) ? -EINVAL : 0;
+    int error = space_address_count(addresses) == 0 ? -EINVAL : 0;
+    if (error == 0)
+        (void)snprintf(space->addresses, sizeof(space->addresses), "%s", addresses);
     if (error == 0)
         error = tarn_fabric_domain_open(fabric, NULL, &space->domain);
     if (error == 0)
@@ -404,12 +504,26 @@ void tarn_space_disconnect(struct tarn_space *space)
     const struct space_cursor end = client_begin(request);
     base_assert(base_list_empty(&space->namespaces) && base_list_empty(&space->posted_pieces));
     task_worker_stop(&space->keeper);
-    if (!atomic_load(&space->is_lost) && space->rpc != NULL) /* else the master ends the session by itself */
+    if (atomic_load(&space->state) == CLIENT_KNOWN &&
+        space->master.rpc != NULL) /* else the master ends the session by itself */
         (void)client_ask_once(space, SPACE_BYE, request, &end, NULL, 0, task_now() + PATIENCE_NS);
     free_space(space);
 }
 
 /* ---- namespaces --------------------------------------------------------------------------------- */
+
+static void note_namespace(struct tarn_space_namespace *of, const char *name, const void *secret,
+                           uint32_t secret_bytes, uint32_t number)
+{
+    of->number = number;
+    memcpy(of->name, name, strlen(name));
+    of->secret_bytes = secret_bytes;
+    if (secret_bytes > 0)
+        memcpy(of->secret, secret, secret_bytes);
+    base_list_init(&of->regions);
+    base_list_init(&of->links);
+    base_list_push_back(&of->space->namespaces, &of->link);
+}
 
 /* Create or join a namespace. */
 static int enter_namespace(struct tarn_space *space, enum space_method method, const char *name,
@@ -423,21 +537,19 @@ static int enter_namespace(struct tarn_space *space, enum space_method method, c
     struct tarn_space_namespace *of = base_alloc(&space->node->memory, sizeof(*of));
     if (of == NULL)
         return -ENOMEM;
+    of->space = space;
     put_credentials(&end, name, secret, secret_bytes);
-    int error = client_ask(space, method, request, &end, result, sizeof(result), deadline_ns, NULL);
+    int error = task_mutex_lock(&space->control, deadline_ns); /* until the next master would be told of it */
+    if (error == 0) {
+        error = client_ask_held(space, method, request, &end, result, sizeof(result), deadline_ns, NULL);
+        if (error == 0)
+            note_namespace(of, name, secret, secret_bytes, base_load_le32(result));
+        task_mutex_unlock(&space->control);
+    }
     if (error != 0) {
         base_free(&space->node->memory, of, sizeof(*of));
         return error;
     }
-    of->space = space;
-    of->number = base_load_le32(result);
-    memcpy(of->name, name, strlen(name));
-    of->secret_bytes = secret_bytes;
-    if (secret_bytes > 0)
-        memcpy(of->secret, secret, secret_bytes);
-    base_list_init(&of->regions);
-    base_list_init(&of->links);
-    base_list_push_back(&space->namespaces, &of->link);
     *ret_namespace = of;
     return 0;
 }
@@ -470,9 +582,7 @@ static int ask_of_namespace(struct tarn_space_namespace *of, enum space_method m
                             uint64_t bytes, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
-    space_put(&end, of->number, 4);
-    space_put(&end, 0, 4);
+    struct space_cursor end = client_begin_of(request, of, 0);
     if (with_bytes)
         space_put(&end, bytes, 8);
     return client_ask(of->space, method, request, &end, NULL, 0, deadline_ns, NULL);

@@ -15,6 +15,19 @@
 
 struct client_link;
 
+/* A connection with one of the masters. */
+struct client_master {
+    struct tarn_rpc_connection *rpc; /* NULL: there is none now */
+    uint32_t turn;                   /* which of their addresses it is, or will be, of */
+};
+
+/* What the master knows of the session. */
+enum client_state {
+    CLIENT_LOST,    /* there is none: one of a new id is to be begun */
+    CLIENT_UNKNOWN, /* the master may be one that does not know it, and is to be told */
+    CLIENT_KNOWN,
+};
+
 /* An operation of the fabric, which is a part of one of the space. */
 struct client_piece {
     struct tarn_fabric_op op;
@@ -28,22 +41,23 @@ struct client_piece {
 struct tarn_space {
     struct tarn_node *node;
     struct tarn_fabric *fabric;
-    struct tarn_fabric_domain *domain; /* of this side, with its local memory; it exports nothing */
-    char address[SPACE_ADDRESS_MAX + 1];
+    struct tarn_fabric_domain *domain;       /* of this side, with its local memory; it exports nothing */
+    char addresses[SPACE_ADDRESSES_MAX + 1]; /* of the masters */
     uint64_t cache_bytes;
     uint64_t chunk_bytes;
-    uint32_t chunk_shift;            /* chunk_bytes is two to this power */
-    struct task_mutex control;       /* held by the task that asks the master */
-    struct tarn_rpc_connection *rpc; /* with the master; NULL: there is none now */
+    uint32_t chunk_shift;      /* chunk_bytes is two to this power */
+    struct task_mutex control; /* held by the task that asks the master, and for the lists of what is held */
+    struct client_master master;
 
-    /* The session: the keeper reads and writes it, too, with the lock. */
+    /* The session: the keeper reads and writes it, too, with the lock. It also tells a master that does not know it what is
+     * held, with `control`. */
     struct task_worker keeper;
     struct base_spin lock;
     uint8_t session[SPACE_SESSION_BYTES];
     uint64_t lease_ns;
     uint64_t next_held_until_ns;    /* the end of the lease of a session that is being begun */
     _Atomic uint64_t held_until_ns; /* the end of the lease by this clock; 0: it has ended */
-    _Atomic bool is_lost;           /* the master does not know the session: it is to be begun again */
+    _Atomic enum client_state state;
 
     struct base_list namespaces; /* of struct tarn_space_namespace */
     struct base_list cached;     /* of struct client_memory that no region has, the latest first */
@@ -97,7 +111,7 @@ struct tarn_space_region {
     uint32_t target_count; /* chunks */
     struct client_target *targets;
     struct client_memory *memory; /* NULL: it is not mapped */
-    int error;                    /* -ESTALE: it is gone */
+    _Atomic int error;            /* -ESTALE: it is gone */
     bool is_in_doubt;             /* what was written in this session may still arrive */
 };
 
@@ -110,6 +124,11 @@ base_must_check int client_ask(struct tarn_space *space, enum space_method metho
                                const struct space_cursor *end, uint8_t *result, uint32_t room,
                                uint64_t deadline_ns, uint32_t *ret_bytes);
 
+/** The same for a caller that has `control`. Yields. */
+base_must_check int client_ask_held(struct tarn_space *space, enum space_method method, uint8_t *request,
+                                    const struct space_cursor *end, uint8_t *result, uint32_t room,
+                                    uint64_t deadline_ns, uint32_t *ret_bytes);
+
 /** Ask the master in one attempt, and in the session that there is. The caller has `control`. @param room  the bytes that
  * are expected @return what the master answers; an error of rpc's. Yields. */
 int client_ask_once(struct tarn_space *space, enum space_method method, uint8_t *request,
@@ -121,6 +140,9 @@ void client_give_up_session(struct tarn_space *space);
 
 /** Begin a request: the session's bytes, and then what is put at the cursor. */
 struct space_cursor client_begin(uint8_t *request);
+
+/** Begin a request about a namespace. @param number  of a region; 0: none */
+struct space_cursor client_begin_of(uint8_t *request, const struct tarn_space_namespace *of, uint32_t number);
 
 /** Whether a session is there, as far as is known without a look at the clock: what is begun without a lease does no harm, and
  * does not count. Any thread or task. */

@@ -259,7 +259,7 @@ static void crowd_sessions(struct space_testing *self)
                                  .deadline_ns = SOON};
     uint64_t word = 1;
     assert_int_equal(
-        tarn_rpc_connect(testing_clients(self->testing), self->address, &options, SOON, &connection), 0);
+        tarn_rpc_connect(testing_clients(self->testing), self->masters[0], &options, SOON, &connection), 0);
     assert_int_equal(tarn_rpc_call(connection, &call), 0); /* the first to expire */
     assert_int_equal(task_sleep(self->lease_ns / 2), 0);
     for (uint32_t i = 1; i <= CROWD; i++) {
@@ -336,7 +336,7 @@ static void send_rubbish(struct space_testing *self)
     struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 3);
     base_random_init(&random, 3);
     assert_int_equal(
-        tarn_rpc_connect(testing_clients(self->testing), self->address, &options, SOON, &connection), 0);
+        tarn_rpc_connect(testing_clients(self->testing), self->masters[0], &options, SOON, &connection), 0);
     for (unsigned i = 0; i < testing_times(self->testing, 3000); i++) {
         const uint32_t method = (uint32_t)base_random_below(&random, SPACE_METHODS);
         struct tarn_rpc_call call = {.method = method == SPACE_BYE ? SPACE_LIST : method,

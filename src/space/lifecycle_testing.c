@@ -1,4 +1,5 @@
 /* What becomes of namespaces, regions and chunks, also when masters, memory servers and clients go and come. */
+#include "space/client.h"
 #include "space/conformance_testing.h"
 
 #define SOON       TESTING_SECONDS(60)
@@ -272,6 +273,45 @@ static void restart_master(struct space_testing *self)
     await_free(self, ALL_CHUNKS);
 }
 
+/* A client that makes no call tells a new master what it holds, and its connections stay. */
+static void hold_silently(struct space_testing *self)
+{
+    struct tarn_space *other = space_testing_connect(self);
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 1), *theirs;
+    struct tarn_space_region *region = space_testing_alloc(of, 8, TARN_SPACE_BULK);
+    uint64_t word = 5;
+    uint8_t session[SPACE_SESSION_BYTES];
+    assert_int_equal(tarn_space_write_at(region, 0, &word, 8, SOON), 0);
+    assert_int_equal(tarn_space_free(region, SOON), 0);
+    const struct tarn_fabric_connection *connection = region->targets[0].link->connection;
+    memcpy(session, self->space->session, sizeof(session));
+    space_testing_close_master(self);
+    space_testing_open_master(self);
+    /* a call that is repeated where its connection was lost, unlike the next */
+    assert_int_equal(tarn_space_join_ns(other, "b", NULL, 0, SOON, &theirs), -ENOENT);
+    assert_int_equal(tarn_space_create_ns(other, "b", NULL, 0, SOON, &theirs), 0);
+    assert_int_equal(tarn_space_reserve(theirs, 1, SOON), 0); /* all that is not held is given back by now */
+    word = 0;
+    const int error = tarn_space_read_at(region, 0, &word, 8, SOON);
+    if (memcmp(session, self->space->session, sizeof(session)) == 0) {
+        assert_int_equal(error, 0);
+        assert_int_equal(word, 5);
+        assert_ptr_equal(region->targets[0].link->connection, connection);
+    } else {
+        assert_null(self->testing->drive); /* else the machine was too busy */
+    }
+    tarn_space_drop(region);
+    delete_and_leave(of);
+    delete_and_leave(theirs);
+    tarn_space_disconnect(other);
+    await_free(self, ALL_CHUNKS);
+}
+
+static void what_is_held_silently_lives(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, hold_silently);
+}
+
 static void a_master_comes_back(struct testing_fabric *testing)
 {
     space_testing_run(testing, 0, restart_master);
@@ -353,6 +393,7 @@ static void a_write_in_doubt_is_fenced(struct testing_fabric *testing)
     EACH(regions_come_and_go)                                                                                \
     EACH(what_is_held_lives)                                                                                 \
     EACH(a_master_comes_back)                                                                                \
+    EACH(what_is_held_silently_lives)                                                                        \
     EACH(a_lost_server_is_told)                                                                              \
     EACH(a_write_in_doubt_is_fenced)
 

@@ -52,10 +52,8 @@ int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
     uint8_t request[SPACE_REQUEST_MAX], *result = base_alloc(account, SPACE_RESULT_MAX);
     int error = result == NULL ? -ENOMEM : 0;
     for (uint32_t done = 0; done < region->target_count && error == 0;) {
-        struct space_cursor end = client_begin(request);
+        struct space_cursor end = client_begin_of(request, region->of, region->number);
         uint32_t bytes = 0;
-        space_put(&end, region->of->number, 4);
-        space_put(&end, region->number, 4);
         space_put(&end, region->first_chunk + done, 4);
         space_put(&end, 0, 4);
         error = client_ask(region->of->space, SPACE_PLACES, request, &end, result, SPACE_RESULT_MAX,
@@ -148,7 +146,8 @@ static int connect_link(struct client_link *link, uint64_t deadline_ns)
         return error;
     memcpy(hello.session, space->session, SPACE_SESSION_BYTES);
     space_hello_save(&hello, data);
-    return tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
+    error = tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
+    return error == -ESTALE ? -EHOSTUNREACH : error; /* a new master does not know the session yet */
 }
 
 /* Whether a server may be reached later, if an attempt has ended so. */

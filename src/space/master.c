@@ -104,7 +104,7 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
     if (error != 0)
         return error;
     master->failed = 0;
-    master->grace_end_ns = is_new ? 0 : task_now() + master->lease_ns;
+    master->grace_end_ns = is_new ? 0 : task_now() + master_lease_ns(master);
     master->patience_end_ns = task_now() + PATIENCE_LEASES * master->lease_ns;
     master->term = epoch;
     atomic_store(&master->epoch, epoch);
@@ -123,6 +123,24 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
     return error;
 }
 
+bool master_leads(const struct space_master *master)
+{
+    return atomic_load(&master->epoch) != 0 && master->failed == 0 &&
+           task_now() < cluster_held_until(master->cluster);
+}
+
+/* Wait until the term is over, or the master closes. A master that cannot reach the cluster's store ends its term by itself. */
+static void await_end(struct space_master *master)
+{
+    int error;
+    do
+        error = task_semaphore_wait(&master->over, cluster_held_until(master->cluster));
+    while (error == -ETIMEDOUT && task_now() < cluster_held_until(master->cluster));
+    if (error == -ETIMEDOUT)
+        base_warn(&master->node->log, "a space's master has not reached its metadata for too long to lead",
+                  "epoch=%" PRIu64, master->term);
+}
+
 static void serve_term(struct space_master *master, uint64_t epoch)
 {
     struct task_group tasks;
@@ -131,22 +149,49 @@ static void serve_term(struct space_master *master, uint64_t epoch)
     master->failed = 0;
     int error = begin_term(master, epoch, &tasks);
     if (error == 0)
-        error = task_semaphore_wait(&master->over, TASK_FOREVER); /* or the master is being closed */
+        await_end(master);
     else if (!atomic_load(&master->closing))
         base_error(&master->node->log, "a space's master cannot read its metadata", "reason=\"%s\"",
                    strerror(-error));
     end_term(master, &tasks);
 }
 
+static int join_cluster(struct space_master *master)
+{
+    const struct cluster_options options = {.name = master->name,
+                                            .data = master->address,
+                                            .data_bytes = (uint32_t)strlen(master->address),
+                                            .session_ns = master->session_ns};
+    return cluster_join(master->node, master->url, &options, &master->cluster);
+}
+
+static void leave_cluster(struct space_master *master)
+{
+    if (master->cluster != NULL)
+        cluster_leave(master->cluster);
+    master->cluster = NULL;
+}
+
+/* Lead, or wait to, as a member of the cluster. @return 0: a term is over; an error of the cluster's */
+static int lead_once(struct space_master *master)
+{
+    uint64_t epoch;
+    int error = master->cluster == NULL ? join_cluster(master) : 0;
+    if (error == 0)
+        error = cluster_lead(master->cluster, TASK_FOREVER, &epoch);
+    if (error == 0)
+        serve_term(master, epoch);
+    return error;
+}
+
 static void lead_task(void *arg)
 {
     struct space_master *master = arg;
     while (!atomic_load(&master->closing)) {
-        uint64_t epoch;
-        int error = cluster_lead(master->cluster, TASK_FOREVER, &epoch);
-        if (error == 0)
-            serve_term(master, epoch);
-        else if (error != -ECANCELED)
+        int error = lead_once(master);
+        if (error == -ESTALE)
+            leave_cluster(master); /* its session has ended: it joins again */
+        else if (error != 0 && error != -ECANCELED)
             base_error(&master->node->log, "a space's master cannot lead", "reason=\"%s\"", strerror(-error));
         if (!atomic_load(&master->closing))
             (void)task_sleep(PAUSE_NS);
@@ -157,7 +202,8 @@ static void lead_task(void *arg)
 
 static bool are_good(const struct space_master_options *options)
 {
-    return base_is_aligned(options->chunk_bytes, BASE_PAGE_BYTES) &&
+    return strlen(options->address) <= CLUSTER_MEMBER_DATA_MAX &&
+           base_is_aligned(options->chunk_bytes, BASE_PAGE_BYTES) &&
            options->servers_secret_bytes <= TARN_SPACE_SECRET_MAX &&
            options->lease_ns / BASE_NS_PER_MS <= UINT32_MAX;
 }
@@ -184,10 +230,13 @@ int space_master_open(struct tarn_node *node, const struct space_master_options 
     if (master == NULL)
         return -ENOMEM;
     master->node = node;
-    master->cluster = options->cluster;
+    master->url = options->cluster;
+    master->name = options->name;
+    master->address = options->address;
     master->sched = options->sched;
     master->new_chunk_bytes = options->chunk_bytes == 0 ? TARN_SPACE_CHUNK_BYTES : options->chunk_bytes;
     master->lease_ns = options->lease_ns == 0 ? TARN_SPACE_LEASE_NS : options->lease_ns;
+    master->session_ns = options->session_ns == 0 ? master->lease_ns / 2 : options->session_ns;
     master->secret_bytes = options->servers_secret_bytes;
     if (options->servers_secret_bytes > 0)
         memcpy(master->secret, options->servers_secret, options->servers_secret_bytes);
@@ -195,7 +244,9 @@ int space_master_open(struct tarn_node *node, const struct space_master_options 
     task_semaphore_init(&master->sets_wait, 0);
     task_semaphore_init(&master->reap, 0);
     task_group_init(&master->group);
-    int error = serve(master, options);
+    int error = join_cluster(master);
+    if (error == 0)
+        error = serve(master, options);
     if (error == 0)
         error = task_spawn(master->sched, &master->group, "space-lead", lead_task, master);
     if (error == 0) {
@@ -204,6 +255,7 @@ int space_master_open(struct tarn_node *node, const struct space_master_options 
     }
     if (master->rpc != NULL)
         tarn_rpc_server_close(master->rpc);
+    leave_cluster(master);
     base_free(&node->memory, master, sizeof(*master));
     return error;
 }
@@ -214,6 +266,7 @@ void space_master_close(struct space_master *master)
     task_group_cancel(&master->group);
     task_group_join_firmly(&master->group);
     tarn_rpc_server_close(master->rpc);
+    leave_cluster(master);
     base_free(&master->node->memory, master, sizeof(*master));
 }
 

@@ -140,7 +140,9 @@ struct master_tally {
 
 struct space_master {
     struct tarn_node *node;
-    struct cluster *cluster;
+    const char *url, *name, *address; /* of its options */
+    uint64_t session_ns;
+    struct cluster *cluster; /* NULL: its session has ended, and it is to join again */
     struct task_sched *sched;
     uint64_t lease_ns;
     uint8_t secret[TARN_SPACE_SECRET_MAX]; /* of memory servers */
@@ -159,7 +161,8 @@ struct space_master {
     uint32_t bound_server, bound_space, bound_region; /* numbers below may have been given: what is stored */
     struct master_server *servers[SPACE_SERVERS_MAX]; /* NULL: a free slot */
     uint32_t slots;                                   /* slots that have been used */
-    struct master_list spaces, sessions;
+    struct master_list spaces;                        /* by number */
+    struct master_list sessions;
     uint32_t turn;            /* slot of the server whose turn it is to be reserved from */
     uint64_t expiries;        /* times that sessions have expired, of which servers are to be told */
     uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
@@ -184,6 +187,15 @@ struct space_master {
 
 /** A method, or a task of the term, ends: one less of `running` or `tasks`. */
 void master_leave(struct space_master *master, uint32_t *count);
+
+/** A lease, and a hundredth of it, for clocks of different rates: after so long no client's is left that began before. */
+static inline uint64_t master_lease_ns(const struct space_master *master)
+{
+    return master->lease_ns + master->lease_ns / 100;
+}
+
+/** Whether the master may answer: it leads, and no other one can do so yet. */
+bool master_leads(const struct space_master *master);
 
 /** Count what there is. */
 void master_tally(struct space_master *master);
@@ -305,7 +317,8 @@ void master_server_sort_waiting(struct space_master *master, struct master_serve
 void master_server_unsort(struct space_master *master, struct master_server *server);
 
 /**
- * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -ETIMEDOUT: nothing is reserved. Yields.
+ * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -EAGAIN (not until the
+ * deadline): nothing is reserved. Yields.
  */
 base_must_check int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
                                    uint64_t deadline_ns);
@@ -313,7 +326,8 @@ base_must_check int master_reserve(struct space_master *master, struct master_sp
 /** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
 int master_release(struct space_master *master, struct master_space *space, uint64_t count);
 
-/** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -ECANCELED. Yields. */
+/** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -EAGAIN: the
+ * deadline has passed; -ECANCELED. Yields. */
 base_must_check int master_await_more(const struct space_master *master, uint64_t deadline_ns);
 
 /** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC */
@@ -338,7 +352,7 @@ int master_admit(struct space_master *master, struct tarn_rpc_request *request);
 base_must_check int master_order(struct master_server *server, enum space_order order, const void *data,
                                  uint32_t bytes, void *result, uint32_t room, uint64_t deadline_ns);
 
-/** Wait until sessions of before the term have had the time to come. @return 0; -ETIMEDOUT; -ESHUTDOWN. Yields. */
+/** Wait until sessions of before the term have had the time to come. @return 0; -EAGAIN: not until the deadline; -ESHUTDOWN. Yields. */
 base_must_check int master_await_grace(const struct space_master *master, uint64_t deadline_ns);
 
 /** Have every server's attendant look whether there is something to do. */

@@ -352,8 +352,17 @@ static int compare_regions(const void *a, const void *b)
     return (*one)->number < (*other)->number ? -1 : (*one)->number > (*other)->number;
 }
 
-static void sort_regions(struct space_master *master)
+static int compare_spaces(const void *a, const void *b)
 {
+    const struct master_space *const *one = a, *const *other = b;
+    return (*one)->number < (*other)->number ? -1 : (*one)->number > (*other)->number;
+}
+
+/* Put namespaces and regions into the order of their numbers: they come in none. */
+static void sort_all(struct space_master *master)
+{
+    if (master->spaces.count > 1)
+        qsort(master->spaces.items, master->spaces.count, sizeof(void *), compare_spaces);
     for (uint32_t i = 0; i < master->spaces.count; i++) {
         struct master_space *space = master->spaces.items[i];
         if (space->regions.count > 1)
@@ -370,7 +379,7 @@ int master_load(struct space_master *master, uint64_t new_chunk_bytes, bool *ret
         error = cluster_scan(master->cluster, "/space/names", load_space, master);
     if (error == 0)
         error = cluster_scan(master->cluster, "/space/regions", load_region, master);
-    sort_regions(master); /* they come in no order, and are looked up from now on */
+    sort_all(master); /* they are looked up from now on */
     if (error == 0)
         error = cluster_scan(master->cluster, "/space/parts", load_part, master);
     return error;

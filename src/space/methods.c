@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WAIT_NS                                                                                              \
-    (60 * BASE_NS_PER_SECOND) /* the longest that a method without a deadline waits for memory servers */
+#define WAIT_NS (60 * BASE_NS_PER_SECOND) /* twice the longest that a method waits for memory servers */
 
 /* A request of a client, while its method runs. */
 struct asking {
@@ -74,12 +73,13 @@ static int ask_hello(struct asking *asking)
         return -EINVAL;
     if (asking->session == NULL && master_session_is_known(master, asking->id))
         return -EEXIST; /* it has expired, and its connections are being ended */
-    if (asking->session == NULL && master_session_make(master, asking->id) == NULL)
+    const bool is_new = asking->session == NULL;
+    if (is_new && master_session_make(master, asking->id) == NULL)
         return -ENOMEM;
     space_put(&asking->to, atomic_load(&master->epoch), 8);
     space_put(&asking->to, master->chunk_bytes, 8);
     space_put(&asking->to, master->lease_ns / BASE_NS_PER_MS, 4);
-    space_put(&asking->to, 0, 4);
+    space_put(&asking->to, is_new, 4);
     return 0;
 }
 
@@ -637,6 +637,13 @@ static int ask_list(struct asking *asking)
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
+/* How long a method waits for memory servers: half of the time that its client waits for it, which asks again then. */
+static uint64_t half_until(uint64_t deadline_ns)
+{
+    const uint64_t now = task_now();
+    return deadline_ns <= now ? now : now + base_min(deadline_ns - now, WAIT_NS) / 2;
+}
+
 /* Run a method for a client: find its session, and answer when everything that it may have seen is stored. */
 static int run_for_client(struct space_master *master, struct tarn_rpc_request *request,
                           asking_function *function, bool needs_session)
@@ -645,12 +652,10 @@ static int run_for_client(struct space_master *master, struct tarn_rpc_request *
                             .request = request,
                             .from = space_cursor_from(request->data, request->bytes),
                             .to = space_cursor_to(request->result, request->room),
-                            .deadline_ns = request->deadline_ns};
+                            .deadline_ns = half_until(request->deadline_ns)};
     const void *id = space_take_bytes(&asking.from, SPACE_SESSION_BYTES);
     if (id == NULL)
         return -EINVAL;
-    if (asking.deadline_ns == TARN_FOREVER)
-        asking.deadline_ns = task_now() + WAIT_NS;
     memcpy(asking.id, id, SPACE_SESSION_BYTES);
     asking.session = master_session_of(master, asking.id);
     if (asking.session == NULL && needs_session)
@@ -665,7 +670,9 @@ static int run_for_client(struct space_master *master, struct tarn_rpc_request *
         session->users--;
         master_session_try_free(master, session);
     }
-    const int settled = master_settle(master);
+    int settled = master_settle(master);
+    if (settled == 0 && !master_leads(master))
+        settled = -ESHUTDOWN; /* another one may know better by now */
     request->result_bytes = error == 0 ? (uint32_t)space_cursor_count(&asking.to, request->result) : 0;
     if (error == 0 && asking.to.is_wrong)
         error = -EMSGSIZE;
@@ -675,7 +682,7 @@ static int run_for_client(struct space_master *master, struct tarn_rpc_request *
 /* Count a method as running while it does: what it looks at is not freed then. */
 static int begin_method(struct space_master *master)
 {
-    if (atomic_load(&master->epoch) == 0 || master->failed != 0)
+    if (!master_leads(master))
         return -EHOSTDOWN;
     master->running++;
     return 0;

@@ -39,19 +39,18 @@ static int make_region(struct tarn_space_namespace *of, const struct space_regio
     return 0;
 }
 
-/* Have the master hold a region no longer. In one attempt, and in the session that holds it, because in another one this
- * would take another hold of the same region away. The caller has `control`. */
+/* Have the master hold a region no longer. In one attempt, because in a session that was begun again meanwhile this would take
+ * another hold of the same region away. The caller has `control`, and has taken the region off the list. */
 static void unhold(struct tarn_space_namespace *of, uint32_t number)
 {
+    struct tarn_space *space = of->space;
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
-    int error = -ESTALE;
-    space_put(&end, of->number, 4);
-    space_put(&end, number, 4);
-    if (!atomic_load(&of->space->is_lost))
-        error = client_ask_once(of->space, SPACE_DROP, request, &end, NULL, 0, task_now() + DROP_NS);
+    const struct space_cursor end = client_begin_of(request, of, number);
+    if (atomic_load(&space->state) != CLIENT_KNOWN)
+        return; /* a master that is told of the session is not told of the region */
+    int error = client_ask_once(space, SPACE_DROP, request, &end, NULL, 0, task_now() + DROP_NS);
     if (error != 0 && error != -ENOENT)
-        atomic_store(&of->space->is_lost, true); /* the next session does not hold it */
+        atomic_store(&space->state, CLIENT_UNKNOWN);
 }
 
 /* Ask for a region, and make it. @param method  one that answers with a region */
@@ -62,18 +61,22 @@ static int hold_region(struct tarn_space_namespace *of, enum space_method method
     uint8_t result[SPACE_REGION_BYTES];
     struct space_region_row row;
     struct tarn_space_region *region;
-    int error = client_ask(of->space, method, request, end, result, sizeof(result), deadline_ns, NULL);
+    int error = task_mutex_lock(&of->space->control, deadline_ns);
     if (error != 0)
         return error;
-    struct space_cursor cursor = space_cursor_from(result, sizeof(result));
-    space_take_region(&cursor, &row);
-    error = space_cursor_is_done(&cursor)
-                ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
-                : -EPROTO;
-    if (error != 0) {
-        atomic_store(&of->space->is_lost, true); /* the next session does not hold it */
-        return error;
+    error = client_ask_held(of->space, method, request, end, result, sizeof(result), deadline_ns, NULL);
+    if (error == 0) {
+        struct space_cursor cursor = space_cursor_from(result, sizeof(result));
+        space_take_region(&cursor, &row);
+        error = space_cursor_is_done(&cursor)
+                    ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
+                    : -EPROTO;
+        if (error != 0)
+            atomic_store(&of->space->state, CLIENT_UNKNOWN); /* the next session does not hold it */
     }
+    task_mutex_unlock(&of->space->control);
+    if (error != 0)
+        return error;
     error = client_locate(region, deadline_ns);
     if (error == 0)
         *ret_region = region;
@@ -114,9 +117,7 @@ int tarn_space_init(struct tarn_space_namespace *of, uint64_t address, uint64_t 
                     struct tarn_space_region **ret_region)
 {
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
-    space_put(&end, of->number, 4);
-    space_put(&end, 0, 4);
+    struct space_cursor end = client_begin_of(request, of, 0);
     space_put(&end, address, 8);
     space_put(&end, bytes, 8);
     return hold_region(of, SPACE_INIT, request, &end, address, bytes, deadline_ns, ret_region);
@@ -139,9 +140,7 @@ int tarn_space_find(struct tarn_space_namespace *of, const char *name, uint64_t 
 int tarn_space_free(struct tarn_space_region *region, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
-    space_put(&end, region->of->number, 4);
-    space_put(&end, region->number, 4);
+    const struct space_cursor end = client_begin_of(request, region->of, region->number);
     return client_ask(region->of->space, SPACE_FREE, request, &end, NULL, 0, deadline_ns, NULL);
 }
 

@@ -57,12 +57,13 @@ static int fill_in(struct space_server *server, const struct space_server_option
     if (!copy_text(server->name, sizeof(server->name), options->name) ||
         !base_name_is_good(server->name, strlen(server->name)) ||
         !copy_text(server->address, sizeof(server->address), options->address) ||
-        !copy_text(server->master, sizeof(server->master), options->master) ||
-        !base_is_aligned(chunk_bytes, BASE_PAGE_BYTES) || chunks == 0 || chunks > TARN_FABRIC_REGIONS_MAX ||
-        options->secret_bytes > TARN_SPACE_SECRET_MAX)
+        !copy_text(server->masters, sizeof(server->masters), options->masters) ||
+        space_address_count(server->masters) == 0 || !base_is_aligned(chunk_bytes, BASE_PAGE_BYTES) ||
+        chunks == 0 || chunks > TARN_FABRIC_REGIONS_MAX || options->secret_bytes > TARN_SPACE_SECRET_MAX)
         return -EINVAL;
     server->fabric = options->fabric;
     server->sched = options->sched;
+    server->lease_ns = TARN_SPACE_LEASE_NS; /* until a master tells it */
     server->chunk_bytes = chunk_bytes;
     server->chunk_count = (uint32_t)chunks;
     server->secret_bytes = options->secret_bytes;
@@ -82,6 +83,8 @@ static int start_tasks(struct space_server *server)
         error = task_spawn(server->sched, &server->group, "space-accept", server_accept_task, server);
     if (error == 0)
         error = task_spawn(server->sched, &server->group, "space-join", server_join_task, server);
+    if (error == 0)
+        error = task_spawn(server->sched, &server->group, "space-watch", server_watch_task, server);
     return error;
 }
 

@@ -43,7 +43,8 @@ struct space_server {
     struct task_sched *sched;
     char name[TARN_SPACE_NAME_MAX + 1];
     char address[SPACE_ADDRESS_MAX + 1];
-    char master[SPACE_ADDRESS_MAX + 1];
+    char masters[SPACE_ADDRESSES_MAX + 1]; /* their addresses */
+    uint32_t turn;                         /* which of them is tried */
     uint8_t secret[TARN_SPACE_SECRET_MAX];
     uint32_t secret_bytes;
     uint8_t identity[SPACE_IDENTITY_BYTES];
@@ -59,6 +60,9 @@ struct space_server {
     struct base_list clients;              /* of struct server_client */
     struct tarn_rpc_connection *questions; /* over which the master is asked; NULL: it is not there */
     uint32_t questioners;                  /* tasks that use it */
+    struct tarn_rpc_connection *attended;  /* over which the master gives orders; NULL: it does not */
+    uint64_t heard_ns;                     /* when it has last given one */
+    uint64_t lease_ns;                     /* for which its silence is endured */
     _Atomic uint64_t refused, client_count, assigned_count, dirty_count;
     _Atomic bool is_attended;
 };
@@ -109,6 +113,9 @@ void server_fence_suspects(struct space_server *server, struct space_cursor *ret
 
 /** Join the master, and serve it, again and again, until the server closes. A task. */
 void server_join_task(void *arg);
+
+/** Leave a master that has been silent for a lease, until the server closes. A task. */
+void server_watch_task(void *arg);
 
 /** Ask the master whether a session has joined a namespace. @return 0; -EACCES; -EHOSTDOWN and the like: it cannot be asked.
  * Yields. */

@@ -1,22 +1,32 @@
 /* A memory server and its master: registering, reporting, and the orders that come back. */
+#include "fabric/fabric.h"
+#include "rpc/rpc.h"
 #include "space/server.h"
 #include <errno.h>
 #include <string.h>
 
-#define PAUSE_NS   (100 * BASE_NS_PER_MS) /* before the master is tried again */
-#define CONNECT_NS (5 * BASE_NS_PER_SECOND)
-#define ORDERS     4                      /* of the master at once */
-#define QUESTIONS  4                      /* to the master at once */
-#define ROW_BYTES  (8 + SPACE_KEYS_BYTES) /* a chunk of a report */
-#define ROWS_MAX   ((SPACE_SERVER_MAX - SPACE_IDENTITY_BYTES - 8) / ROW_BYTES)
+#define PAUSE_NS       (100 * BASE_NS_PER_MS) /* before a master is tried again */
+#define LOOKS          8                      /* of the one that waits for a silent master, in a lease */
+#define CONNECT_NS     (5 * BASE_NS_PER_SECOND)
+#define ORDERS         4                      /* of the master at once */
+#define QUESTIONS      4                      /* to the master at once */
+#define REGISTER_BYTES 16                     /* of the answer to REGISTER */
+#define ROW_BYTES      (8 + SPACE_KEYS_BYTES) /* a chunk of a report */
+#define ROWS_MAX       ((SPACE_SERVER_MAX - SPACE_IDENTITY_BYTES - 8) / ROW_BYTES)
 
 /* ---- orders ------------------------------------------------------------------------------------- */
+
+static void note_heard(struct space_server *server)
+{
+    server->heard_ns = task_now();
+}
 
 static int obey_assign(void *arg, struct tarn_rpc_request *request)
 {
     struct space_server *server = arg;
     struct space_cursor from = space_cursor_from(request->data, request->bytes);
     struct space_cursor to = space_cursor_to(request->result, request->room);
+    note_heard(server);
     const uint32_t space_number = (uint32_t)space_take(&from, 4), count = (uint32_t)space_take(&from, 4);
     const uint8_t *chunks = space_take_bytes(&from, (size_t)count * 4);
     int error = space_cursor_is_done(&from) ? 0 : -EINVAL;
@@ -41,6 +51,7 @@ static int obey_unassign(void *arg, struct tarn_rpc_request *request)
 {
     struct space_server *server = arg;
     struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    note_heard(server);
     space_take_zeros(&from, 4);
     const uint32_t count = (uint32_t)space_take(&from, 4);
     const uint8_t *chunks = space_take_bytes(&from, (size_t)count * 4);
@@ -53,6 +64,7 @@ static int obey_unassign(void *arg, struct tarn_rpc_request *request)
 static int obey_fence(void *arg, struct tarn_rpc_request *request)
 {
     struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    note_heard(arg);
     const uint32_t count = (uint32_t)space_take(&from, 4), flags = (uint32_t)space_take(&from, 4);
     const uint8_t *sessions = space_take_bytes(&from, (size_t)count * SPACE_SESSION_BYTES);
     struct space_cursor to = space_cursor_to(request->result, request->room);
@@ -69,7 +81,7 @@ static int obey_fence(void *arg, struct tarn_rpc_request *request)
 
 static int obey_ping(void *arg, struct tarn_rpc_request *request)
 {
-    (void)arg;
+    note_heard(arg);
     return request->bytes == 0 ? 0 : -EINVAL;
 }
 
@@ -83,17 +95,18 @@ static const struct tarn_rpc_method orders[SPACE_ORDERS] = {
 /* ---- questions ---------------------------------------------------------------------------------- */
 
 static int call_master(struct tarn_rpc_connection *connection, enum space_method method,
-                       const struct space_cursor *cursor, const uint8_t *bytes, uint64_t deadline_ns)
+                       const struct space_cursor *cursor, const uint8_t *bytes, void *result, uint32_t room,
+                       uint64_t deadline_ns)
 {
-    uint8_t result[64];
     struct tarn_rpc_call call = {.method = (uint32_t)method,
                                  .request = bytes,
                                  .request_bytes = (uint32_t)space_cursor_count(cursor, bytes),
                                  .result = result,
-                                 .room = sizeof(result),
+                                 .room = room,
                                  .deadline_ns = deadline_ns};
     base_assert(!cursor->is_wrong);
-    return tarn_rpc_call(connection, &call);
+    int error = tarn_rpc_call(connection, &call);
+    return error == 0 && call.result_bytes != room ? -EPROTO : error;
 }
 
 int server_ask_admission(struct space_server *server, const struct space_hello *hello)
@@ -108,7 +121,7 @@ int server_ask_admission(struct space_server *server, const struct space_hello *
     space_put(&cursor, hello->space_namespace, 4);
     space_put(&cursor, 0, 4);
     server->questioners++;
-    int error = call_master(connection, SPACE_ADMIT, &cursor, bytes, task_now() + CONNECT_NS);
+    int error = call_master(connection, SPACE_ADMIT, &cursor, bytes, NULL, 0, task_now() + CONNECT_NS);
     server->questioners--;
     return error;
 }
@@ -117,7 +130,7 @@ int server_ask_admission(struct space_server *server, const struct space_hello *
 
 static int register_self(struct space_server *server, struct tarn_rpc_connection *connection)
 {
-    uint8_t bytes[SPACE_REQUEST_MAX];
+    uint8_t bytes[SPACE_REQUEST_MAX], result[REGISTER_BYTES];
     struct space_cursor cursor = space_cursor_to(bytes, sizeof(bytes));
     space_put_bytes(&cursor, server->identity, SPACE_IDENTITY_BYTES);
     space_put(&cursor, server->chunk_bytes, 8);
@@ -129,7 +142,11 @@ static int register_self(struct space_server *server, struct tarn_rpc_connection
     space_put_bytes(&cursor, server->secret, server->secret_bytes);
     space_put_bytes(&cursor, server->name, strlen(server->name));
     space_put_bytes(&cursor, server->address, strlen(server->address));
-    return call_master(connection, SPACE_REGISTER, &cursor, bytes, task_now() + CONNECT_NS);
+    int error = call_master(connection, SPACE_REGISTER, &cursor, bytes, result, sizeof(result),
+                            task_now() + CONNECT_NS);
+    if (error == 0)
+        server->lease_ns = base_load_le32(result + 4) * BASE_NS_PER_MS;
+    return error;
 }
 
 /* Tell what namespaces have which chunks. Nobody assigns any meanwhile: the master gives no orders before it attends. */
@@ -151,7 +168,7 @@ static int report_chunks(struct space_server *server, struct tarn_rpc_connection
             space_put(&cursor, 0, 4);
             space_put_keys(&cursor, &keys);
         }
-        error = call_master(connection, SPACE_REPORT, &cursor, bytes, task_now() + CONNECT_NS);
+        error = call_master(connection, SPACE_REPORT, &cursor, bytes, NULL, 0, task_now() + CONNECT_NS);
     }
     base_free(account, bytes, SPACE_SERVER_MAX);
     return error;
@@ -162,14 +179,26 @@ static int be_attended(struct space_server *server, struct tarn_rpc_connection *
 {
     struct space_cursor cursor = space_cursor_to(server->identity, SPACE_IDENTITY_BYTES);
     cursor.at += SPACE_IDENTITY_BYTES;
+    note_heard(server);
+    server->attended = connection;
     atomic_store(&server->is_attended, true);
-    int error = call_master(connection, SPACE_ATTEND, &cursor, server->identity, TARN_FOREVER);
+    int error = call_master(connection, SPACE_ATTEND, &cursor, server->identity, NULL, 0, TARN_FOREVER);
     atomic_store(&server->is_attended, false);
+    server->attended = NULL;
     return error;
 }
 
-/* Register, and serve the master until it or this server ends. @return an error */
-static int join_once(struct space_server *server)
+/* Be registered over a connection, and serve the master until it or this server ends. @return an error */
+static int serve_master(struct space_server *server, struct tarn_rpc_connection *connection)
+{
+    int error = register_self(server, connection);
+    if (error == 0)
+        error = report_chunks(server, connection);
+    return error == 0 ? be_attended(server, connection) : error;
+}
+
+/* Join a master. @return an error */
+static int join_once(struct space_server *server, const char *master)
 {
     const struct tarn_rpc_service service = {.methods = orders, .count = SPACE_ORDERS, .arg = server};
     const struct tarn_rpc_connect_options attended = {.way = TARN_RPC_REPLY,
@@ -181,17 +210,13 @@ static int join_once(struct space_server *server)
     static const struct tarn_rpc_connect_options asking = {.calls = QUESTIONS};
     struct tarn_rpc_connection *connection, *questions;
     const uint64_t deadline_ns = task_now() + CONNECT_NS;
-    int error = tarn_rpc_connect(server->fabric, server->master, &asking, deadline_ns, &questions);
+    int error = tarn_rpc_connect(server->fabric, master, &asking, deadline_ns, &questions);
     if (error != 0)
         return error;
-    error = tarn_rpc_connect(server->fabric, server->master, &attended, deadline_ns, &connection);
+    error = tarn_rpc_connect(server->fabric, master, &attended, deadline_ns, &connection);
     if (error == 0) {
         server->questions = questions;
-        error = register_self(server, connection);
-        if (error == 0)
-            error = report_chunks(server, connection);
-        if (error == 0)
-            error = be_attended(server, connection);
+        error = serve_master(server, connection);
         server->questions = NULL;
         tarn_rpc_disconnect(connection);
     }
@@ -204,13 +229,28 @@ static int join_once(struct space_server *server)
 void server_join_task(void *arg)
 {
     struct space_server *server = arg;
+    char master[SPACE_ADDRESS_MAX + 1];
     int told = 0;
-    while (!task_cancelled()) {
-        int error = join_once(server);
+    while (space_address_at(server->masters, server->turn, master) && !task_cancelled()) {
+        int error = join_once(server, master);
+        server->turn++;
+        if (error == -EHOSTDOWN) /* it stands by for another one */
+            error = told;
         if (error != told && !task_cancelled())
             base_warn(&server->node->log, "a memory server is not with its master, and tries again",
-                      "server=%s master=%s reason=\"%s\"", server->name, server->master, strerror(-error));
+                      "server=%s master=%s reason=\"%s\"", server->name, master, strerror(-error));
         told = error;
         (void)task_sleep(PAUSE_NS);
+    }
+}
+
+void server_watch_task(void *arg)
+{
+    struct space_server *server = arg;
+    while (!task_cancelled()) {
+        if (server->attended != NULL && task_now() - server->heard_ns > server->lease_ns)
+            fabric_connection_end(rpc_fabric_connection(server->attended), "its master is silent",
+                                  -ETIMEDOUT);
+        (void)task_sleep(server->lease_ns / LOOKS);
     }
 }

@@ -392,7 +392,7 @@ int master_admit(struct space_master *master, struct tarn_rpc_request *request)
     const struct master_space *space = master_space_of(master, number);
     if (session == NULL || space == NULL || !master_list_has(&session->spaces, space)) {
         atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
-        return -EACCES;
+        return session == NULL ? -ESTALE : -EACCES; /* another master may have known it */
     }
     return 0;
 }
@@ -404,7 +404,7 @@ int master_await_grace(const struct space_master *master, uint64_t deadline_ns)
         if (error != 0)
             return error;
         if (task_now() >= deadline_ns)
-            return -ETIMEDOUT;
+            return -EAGAIN;
     }
     return master->failed == 0 ? 0 : -ESHUTDOWN;
 }

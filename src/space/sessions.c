@@ -4,8 +4,7 @@
 #include <string.h>
 
 #define SESSIONS_MAX 65536
-#define DRIFT_SHARE  100 /* a session expires a hundredth of its lease late, for clocks of different rates */
-#define LOOKS        16  /* of the reaper, in a lease */
+#define LOOKS        16 /* of the reaper, in a lease */
 
 struct master_session *master_session_of(const struct space_master *master, const uint8_t *id)
 {
@@ -93,7 +92,7 @@ static void end_grace(struct space_master *master)
 
 static void expire_sessions(struct space_master *master)
 {
-    const uint64_t now = task_now(), late_ns = master->lease_ns + master->lease_ns / DRIFT_SHARE;
+    const uint64_t now = task_now(), late_ns = master_lease_ns(master);
     bool is_any = false;
     for (uint32_t i = 0; i < master->sessions.count; i++) {
         struct master_session *session = master->sessions.items[i];

@@ -11,17 +11,20 @@
 #include "task/sched.h"
 #include <tarn/space.h>
 
-struct cluster;
 struct space_master;
 struct space_server;
 
 #define SPACE_SERVERS_MAX 1024 /* the most memory servers of a space */
 
+/* Addresses, cluster and name outlive the master. */
 struct space_master_options {
     struct tarn_fabric *fabric; /* through which it is reached; outlives it */
-    const char *address;        /* where it listens, as tarn_fabric_listen(); borrowed until return */
-    struct cluster *cluster;    /* where its metadata are; outlives it */
-    struct task_sched *sched;   /* on which it runs; outlives it */
+    const char *address;        /* where it listens, as tarn_fabric_listen() */
+    const char *cluster;        /* the masters' cluster, in which its metadata are, as cluster_join() */
+    const char *name;           /* its name there, which no other master has */
+    uint64_t session_ns;      /* after this long without a word of a master another one may lead; 0: half of a
+                            lease, so that it does before the leases of clients end */
+    struct task_sched *sched; /* on which it runs; outlives it */
     uint64_t
         chunk_bytes; /* bytes of a chunk, a multiple of the page, when the space is new; 0: TARN_SPACE_CHUNK_BYTES */
     uint64_t lease_ns;          /* 0: TARN_SPACE_LEASE_NS */
@@ -30,9 +33,10 @@ struct space_master_options {
 };
 
 /**
- * Open a master, which serves as soon as it leads its cluster and has read the metadata.
+ * Open a master, which joins its cluster, and serves as soon as it leads and has read the metadata. One that does not lead stands
+ * by. If it is not heard of for a session's length, it joins anew.
  *
- * @return 0; -EINVAL; -ENOMEM; -EADDRINUSE and the like (logged). Yields.
+ * @return 0; -EINVAL; -ENOMEM; -EADDRINUSE and the like (logged); what cluster_join() returns. Yields.
  */
 base_must_check int space_master_open(struct tarn_node *node, const struct space_master_options *options,
                                       struct space_master **ret_master);
@@ -62,7 +66,7 @@ void space_master_stats(const struct space_master *master, struct space_master_s
 struct space_server_options {
     struct tarn_fabric *fabric; /* through which clients and the master are reached; outlives it */
     const char *address;        /* where it listens for clients, as tarn_fabric_listen() */
-    const char *master;         /* the master's address */
+    const char *masters;        /* their addresses, with ',' between them, as tarn_space_connect() */
     const char *name;           /* its name, of the form of a namespace's, which no other server has */
     struct task_sched *sched;   /* on which it runs; outlives it */
     uint64_t memory_bytes;      /* how much memory it contributes: whole chunks */

@@ -184,9 +184,8 @@ static void store_sets(struct space_master *master, struct base_list *sets)
             base_error(&master->node->log, "a space's master ends its term", "reason=\"%s\"",
                        error == -EPERM ? "another one leads" : strerror(-error));
             master->failed = error;
-            error = -ESHUTDOWN;
         }
-        finish_first(sets, count, error);
+        finish_first(sets, count, error == 0 || is_refusal(error) ? error : -ESHUTDOWN);
     }
 }
 

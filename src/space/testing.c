@@ -2,19 +2,12 @@
 #include "space/testing.h"
 #include <unistd.h>
 
-static void begin_cluster(struct space_testing *self)
-{
-    const struct cluster_options options = {.name = "master"};
-    char url[128];
-    (void)snprintf(url, sizeof(url), "solo:%s", self->path);
-    assert_int_equal(cluster_join(self->testing->node, url, &options, &self->cluster), 0);
-}
-
 void space_testing_open_master(struct space_testing *self)
 {
     const struct space_master_options options = {.fabric = self->testing->fabric,
-                                                 .address = self->address,
-                                                 .cluster = self->cluster,
+                                                 .address = self->masters[self->opened++ % 2],
+                                                 .cluster = self->url,
+                                                 .name = "master",
                                                  .sched = self->scheds[0],
                                                  .chunk_bytes = TESTING_CHUNK_BYTES,
                                                  .lease_ns = self->lease_ns};
@@ -43,7 +36,7 @@ void space_testing_open_server(struct space_testing *self, unsigned place)
     char name[16];
     const struct space_server_options options = {.fabric = self->testing->fabric,
                                                  .address = self->addresses[place],
-                                                 .master = self->address,
+                                                 .masters = self->both,
                                                  .name = name,
                                                  .sched = self->scheds[1],
                                                  .memory_bytes = TESTING_CHUNKS * TESTING_CHUNK_BYTES,
@@ -62,8 +55,7 @@ struct tarn_space *space_testing_connect(const struct space_testing *self)
 {
     struct tarn_space *space;
     assert_int_equal(
-        tarn_space_connect(testing_clients(self->testing), self->address, NULL, TESTING_SECONDS(60), &space),
-        0);
+        tarn_space_connect(testing_clients(self->testing), self->both, NULL, TESTING_SECONDS(60), &space), 0);
     return space;
 }
 
@@ -102,11 +94,13 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
     else
         (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(),
                        atomic_fetch_add(&number, 1));
-    testing->subject->address(self.address, sizeof(self.address));
+    (void)snprintf(self.url, sizeof(self.url), "solo:%s", self.path);
+    for (unsigned i = 0; i < 2; i++)
+        testing->subject->address(self.masters[i], sizeof(self.masters[i]));
+    (void)snprintf(self.both, sizeof(self.both), "%s,%s", self.masters[0], self.masters[1]);
     for (unsigned i = 0; i < TESTING_SERVERS; i++)
         testing->subject->address(self.addresses[i], sizeof(self.addresses[i]));
     open_scheds(&self);
-    begin_cluster(&self);
     space_testing_open_master(&self);
     for (unsigned i = 0; i < TESTING_SERVERS; i++)
         space_testing_open_server(&self, i);
@@ -120,7 +114,6 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
     }
     if (self.master != NULL)
         space_testing_close_master(&self);
-    cluster_leave(self.cluster);
     close_scheds(&self);
     if (testing->drive == NULL)
         assert_int_equal(unlink(self.path), 0);

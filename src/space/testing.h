@@ -2,7 +2,6 @@
 #ifndef SPACE_TESTING_H
 #define SPACE_TESTING_H
 
-#include "cluster/cluster.h"
 #include "fabric/testing.h"
 #include "space/space.h"
 
@@ -13,19 +12,20 @@
 
 struct space_testing {
     struct testing_fabric *testing;
-    char path[64];                        /* of the cluster's file */
-    char address[108];                    /* the master's */
+    char path[64], url[72];               /* of the cluster's file */
+    char masters[2][108];                 /* addresses, at which masters are opened in turn */
+    char both[220];                       /* both */
     char addresses[TESTING_SERVERS][108]; /* the memory servers' */
     struct task_sched *scheds[2];         /* the master's and the servers' */
     bool owns_scheds;
     uint64_t lease_ns;
-    struct cluster *cluster;
+    unsigned opened;             /* masters that were opened */
     struct space_master *master; /* NULL: it is closed */
     struct space_server *servers[TESTING_SERVERS];
     struct tarn_space *space; /* the test's client */
 };
 
-/** Open a master. */
+/** Open a master, at another address than the one before. */
 void space_testing_open_master(struct space_testing *self);
 
 /** Close it; the cluster's file stays. */

@@ -153,6 +153,34 @@ uint32_t space_rights(enum tarn_space_class memory_class)
            (memory_class == TARN_SPACE_WORDS ? (uint32_t)TARN_FABRIC_MAY_SWAP : (uint32_t)TARN_FABRIC_BULK);
 }
 
+uint32_t space_address_count(const char *list)
+{
+    uint32_t count = 1;
+    if (strnlen(list, SPACE_ADDRESSES_MAX + 1) > SPACE_ADDRESSES_MAX)
+        return 0;
+    for (;; list++, count++) {
+        const size_t len = strcspn(list, ",");
+        if (len == 0 || len > SPACE_ADDRESS_MAX)
+            return 0;
+        list += len;
+        if (*list == '\0')
+            return count;
+    }
+}
+
+bool space_address_at(const char *list, uint32_t turn, char *ret_address)
+{
+    const uint32_t count = space_address_count(list);
+    if (count == 0)
+        return false;
+    for (turn %= count; turn > 0; turn--)
+        list += strcspn(list, ",") + 1;
+    const size_t len = strcspn(list, ",");
+    memcpy(ret_address, list, len);
+    ret_address[len] = '\0';
+    return true;
+}
+
 void space_hello_save(const struct space_hello *hello, void *bytes)
 {
     struct space_cursor cursor = space_cursor_to(bytes, SPACE_HELLO_BYTES);

@@ -13,8 +13,9 @@ _Static_assert(TARN_SPACE_NAME_MAX == BASE_NAME_MAX, "names are checked by base_
 
 #define SPACE_SESSION_BYTES  16
 #define SPACE_IDENTITY_BYTES 16
-#define SPACE_ADDRESS_MAX    107 /* the most bytes of an address, as tarn_fabric_connect() takes it */
-#define SPACE_HELLO_BYTES    48  /* bytes of a client's hello to a memory server */
+#define SPACE_ADDRESS_MAX    107  /* the most bytes of an address, as tarn_fabric_connect() takes it */
+#define SPACE_ADDRESSES_MAX  1023 /* the most bytes of a list of addresses */
+#define SPACE_HELLO_BYTES    48   /* bytes of a client's hello to a memory server */
 #define SPACE_REGION_BYTES   32
 #define SPACE_PLACE_BYTES    24
 #define SPACE_KEYS_BYTES     24
@@ -148,6 +149,13 @@ void space_take_keys(struct space_cursor *cursor, struct space_keys *ret_keys);
 
 /** The rights of clients to a chunk, by the class of its region: bits of enum tarn_fabric_rights. */
 uint32_t space_rights(enum tarn_space_class memory_class);
+
+/** The number of addresses of a list, in which they stand with ',' between them. @return 0: it is none, or too long */
+uint32_t space_address_count(const char *list);
+
+/** One address of a list. @param turn  which one: they are counted on and on @param ret_address  room for
+ * SPACE_ADDRESS_MAX + 1 bytes @return whether there is one */
+bool space_address_at(const char *list, uint32_t turn, char *ret_address);
 
 /* A client's hello to a memory server. */
 struct space_hello {

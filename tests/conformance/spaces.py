@@ -295,7 +295,9 @@ def what_is_wrong_is_told(tarn):
         for options, because in {
                 ("--memory-server", listen): "--join=URL",
                 (master,): "where is it reached?",
-                ("--space=zookeeper:127.0.0.1:2181/x", listen): "takes a file",
+                ("--space=zookeeper:127.0.0.1:2181/x", listen, "--memory-server"): "say --join=URL with",
+                (master, "--space-listen=tarn://127.0.0.1:1,127.0.0.1:2"): "without a comma",
+                ("--join=tarn://127.0.0.1:1,", "--space-listen=tarn://127.0.0.1:2", "--memory-server"): "1 to 107 bytes",
                 (master, listen, "--join=unix:t"): "leave out one",
                 (master, listen, "--data=x"): "--data is for stores",
                 (master, listen, "--kv-unix=x"): "--kv-unix is for stores",

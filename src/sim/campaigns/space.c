@@ -1,10 +1,10 @@
 /*
- * Campaign `space`: a master, memory servers and clients, which are killed, stopped and cut off. Which region has which
- * bytes is known from stamps; space_users.c has the clients, space_check.c looks at the tables and at the end.
+ * Campaign `space`: masters, memory servers and clients, which are killed, stopped and cut off. There is one master, with a
+ * drive, or two, with an ensemble. Which region has which bytes is known from stamps; space_users.c has the clients, space_check.c looks at the tables and at the end.
  */
 #include "sim/campaigns/space.h"
-#include "cluster/cluster.h"
 #include "sim/campaigns/campaign_internal.h"
+#include "sim/ensemble.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,33 +26,63 @@ static struct play *play_of(struct sim_arena *arena)
 
 static bool is_server(const struct play *play, uint32_t number)
 {
-    return number > 0 && number <= play->servers;
+    return number >= play->masters && number < play->masters + play->servers;
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
+
+struct life *sim_space_leader(const struct play *play)
+{
+    struct life *leader = NULL;
+    for (uint32_t i = 0; i < play->masters; i++) {
+        struct life *life = play->current[i];
+        const struct space_master *master = life == NULL ? NULL : life->master;
+        if (master == NULL || !sim_space_does_lead(life))
+            continue;
+        if (leader != NULL)
+            sim_fail(play->arena.world, "two masters lead");
+        leader = life;
+    }
+    return leader;
+}
+
+/* Whether a master is to look at the end: the first that leads then. */
+static bool is_to_check(const struct life *life)
+{
+    const struct play *play = life->play;
+    return play->arena.stop && play->clients == 0 && !play->is_ending && sim_space_leader(play) == life;
+}
 
 static void be_master(void *arg)
 {
     struct life *life = arg;
     struct play *play = life->play;
     struct tarn_node *node = sim_node_tarn(life->node);
-    const struct cluster_options member = {.name = "master"};
-    struct space_master_options options = {.address = "master",
+    char name[16];
+    struct space_master_options options = {.address = name,
+                                           .cluster = play->masters == 1 ? "solo:disk" : "sim:ensemble",
+                                           .name = name,
+                                           .session_ns = play->session_ns,
                                            .sched = sim_node_sched(life->node, 0),
                                            .chunk_bytes = CHUNK_BYTES,
                                            .lease_ns = play->lease_ns};
     base_assert(tarn_fabric_open(node, "shm:", &options.fabric) == 0);
     life->fabric = options.fabric;
-    base_assert(cluster_join(node, "solo:disk", &member, &options.cluster) == 0);
-    base_assert(space_master_open(node, &options, &life->master) == 0);
-    while (!life->ends && !(play->arena.stop && play->clients == 0))
+    (void)snprintf(name, sizeof(name), "master%" PRIu32, life->number);
+    int error;
+    while ((error = space_master_open(node, &options, &life->master)) != 0) {
+        base_assert(error == -ENOTCONN || error == -EEXIST); /* of the ensemble; it is healed in the end */
         (void)task_sleep(LOOK_NS);
-    if (!life->ends)
+    }
+    while (!life->ends && !is_to_check(life) && !play->is_checked)
+        (void)task_sleep(LOOK_NS);
+    if (!life->ends && !play->is_checked) {
+        play->is_ending = true;
         sim_space_check_end(life);
+    }
     struct space_master *master = life->master;
     life->master = NULL;
     space_master_close(master);
-    cluster_leave(options.cluster);
     tarn_fabric_close(life->fabric);
 }
 
@@ -63,7 +93,7 @@ static void be_server(void *arg)
     struct tarn_node *node = sim_node_tarn(life->node);
     char name[16];
     struct space_server_options options = {.address = name,
-                                           .master = "master",
+                                           .masters = MASTERS,
                                            .name = name,
                                            .sched = sim_node_sched(life->node, 0),
                                            .memory_bytes = (uint64_t)play->chunks * CHUNK_BYTES,
@@ -86,7 +116,7 @@ static void use_space(struct life *life, uint32_t users)
     for (uint32_t i = 0; i < users; i++) {
         struct user *user = &life->users[i];
         user->life = life;
-        user->slot = (life->number - 1 - life->play->servers) * USERS_MAX + i;
+        user->slot = (life->number - life->play->masters - life->play->servers) * USERS_MAX + i;
         if (users == 1)
             sim_space_use(user);
         else
@@ -105,7 +135,7 @@ static void be_client(void *arg)
     int error = -ETIMEDOUT;
     base_assert(tarn_fabric_open(sim_node_tarn(life->node), "shm:", &life->fabric) == 0);
     while (error != 0 && !play->arena.stop) {
-        error = tarn_space_connect(life->fabric, "master", NULL, task_now() + play->lease_ns, &life->space);
+        error = tarn_space_connect(life->fabric, MASTERS, NULL, task_now() + play->lease_ns, &life->space);
         if (error != 0)
             (void)task_sleep(LOOK_NS);
     }
@@ -142,7 +172,7 @@ static void begin_life(struct sim_arena *arena, uint32_t number)
     play->lives = play->current[number] = life;
     base_assert(sim_node_open(arena->world, &options, &life->node) == 0);
     arena->current[number] = life->node;
-    if (number == 0)
+    if (number < play->masters)
         base_assert(sim_spawn(life->node, 0, "master", be_master, life) == 0);
     else if (is_server(play, number))
         base_assert(sim_spawn(life->node, 0, "server", be_server, life) == 0);
@@ -154,7 +184,7 @@ static void end_life(struct sim_arena *arena, uint32_t number)
 {
     struct play *play = play_of(arena);
     struct life *life = play->current[number];
-    if (number > play->servers && sim_node_running(life->node) > 0)
+    if (number >= play->masters + play->servers && sim_node_running(life->node) > 0)
         play->clients--;
     for (uint32_t i = 0; i < play->record_count; i++)
         play->records[i].holders &= ~(1u << number);
@@ -169,11 +199,12 @@ static bool is_over(void *arg)
     return sim_node_running(life->node) == 0;
 }
 
-/* End the master in one of the ways there are; another one begins sooner or later. */
+/* End a master in one of the ways there are; another one begins sooner or later. */
 static int end_master(struct play *play)
 {
     struct sim_arena *arena = &play->arena;
-    struct life *life = play->current[0];
+    const uint32_t number = (uint32_t)base_random_below(arena->random, play->masters);
+    struct life *life = play->current[number];
     const uint64_t way = base_random_below(arena->random, 3);
     int error = 0;
     if (life == NULL)
@@ -183,8 +214,8 @@ static int end_master(struct play *play)
         error = sim_world_run(arena->world, TASK_FOREVER, is_over, life);
     if (error != 0)
         return error;
-    end_life(arena, 0);
-    arena->current[0] = NULL;
+    end_life(arena, number);
+    arena->current[number] = NULL;
     if (way == 0)
         return sim_node_close(life->node);
     if (way == 1)
@@ -204,7 +235,7 @@ static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
     const uint64_t end_ns = begin_ns + play->lease_ns + play->lease_ns / 50 +
                             base_random_below(arena->random, 10 * BASE_NS_PER_MS);
     const bool are_late = base_random_below(arena->random, 2) == 0; /* servers, with fencing */
-    for (uint32_t i = 1; i <= play->servers; i++) {
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
         sim_arena_turn_links(arena, number, i, true);
         if (are_late && play->current[i] != NULL)
             sim_node_pause(play->current[i]->node,
@@ -215,8 +246,32 @@ static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
                        begin_ns + play->lease_ns + base_random_below(arena->random, play->lease_ns));
     if (error == 0)
         error = sim_arena_pass_until(arena, end_ns);
-    for (uint32_t i = 1; i <= play->servers; i++)
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++)
         sim_arena_turn_links(arena, number, i, false);
+    return error;
+}
+
+/* Cut or heal what a client sends to the masters, and what they send to it. */
+static void turn_masters(struct play *play, uint32_t number, bool to, bool from)
+{
+    for (uint32_t i = 0; i < play->masters; i++) {
+        sim_arena_turn_links(&play->arena, number, i, to);
+        sim_arena_turn_links(&play->arena, i, number, from);
+    }
+}
+
+/* Cut a master off from the ensemble for a while, maybe for longer than its session. */
+static int isolate_master(struct play *play)
+{
+    struct sim_arena *arena = &play->arena;
+    struct life *life = play->current[base_random_below(arena->random, play->masters)];
+    if (life == NULL || play->masters == 1)
+        return 0;
+    sim_ensemble_cut(life->node, true);
+    int error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
+                                                base_random_below(arena->random, 2 * play->session_ns));
+    if (error == 0)
+        sim_ensemble_cut(life->node, false);
     return error;
 }
 
@@ -224,15 +279,16 @@ static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
 static int isolate_client(struct play *play)
 {
     struct sim_arena *arena = &play->arena;
-    const uint32_t first = 1 + play->servers;
+    const uint32_t first = play->masters + play->servers;
     const uint32_t number = first + (uint32_t)base_random_below(arena->random, arena->nodes - first);
     const uint64_t begin_ns = sim_world_now(arena->world);
     struct life *life = play->current[number];
-    if (life == NULL || play->current[0] == NULL)
+    if (life == NULL || sim_space_leader(play) == NULL)
         return 0;
     const bool is_heard = base_random_below(arena->random, 2) == 0;
-    sim_arena_turn_links(arena, number, 0, !is_heard || base_random_below(arena->random, 2) == 0);
-    sim_arena_turn_links(arena, 0, number, is_heard || base_random_below(arena->random, 2) == 0);
+    const bool to = !is_heard || base_random_below(arena->random, 2) == 0;
+    const bool from = is_heard || base_random_below(arena->random, 2) == 0;
+    turn_masters(play, number, to, from);
     life->blind_ns = begin_ns;
     play->victim = 1u << number;
     int error = cut_at_end(play, number, begin_ns);
@@ -241,8 +297,7 @@ static int isolate_client(struct play *play)
                                                 base_random_below(arena->random, play->lease_ns / 2));
     life->blind_ns = 0;
     play->victim = 0;
-    sim_arena_turn_links(arena, number, 0, false);
-    sim_arena_turn_links(arena, 0, number, false);
+    turn_masters(play, number, false, false);
     return error;
 }
 
@@ -250,7 +305,7 @@ static void begin_some(struct play *play, uint64_t one_in)
 {
     for (uint32_t i = 0; i < play->arena.nodes; i++) {
         if (play->current[i] == NULL &&
-            base_random_below(play->arena.random, i == 0 ? (one_in + 1) / 2 : one_in) == 0)
+            base_random_below(play->arena.random, i < play->masters ? (one_in + 1) / 2 : one_in) == 0)
             begin_life(&play->arena, i);
     }
 }
@@ -258,9 +313,9 @@ static void begin_some(struct play *play, uint64_t one_in)
 static bool is_complete(void *arg)
 {
     const struct play *play = arg;
-    const struct life *life = play->current[0];
+    const struct life *life = sim_space_leader(play);
     struct space_master_stats stats = {0};
-    if (life != NULL && life->master != NULL)
+    if (life != NULL)
         space_master_stats(life->master, &stats);
     return stats.servers == play->servers;
 }
@@ -287,6 +342,8 @@ static int happen(struct sim_arena *arena)
         error = end_master(play);
     if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 3) == 0)
         error = isolate_client(play);
+    if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 4) == 0)
+        error = isolate_master(play);
     sim_space_check_tables(play);
     return error;
 }
@@ -313,9 +370,11 @@ static void init_play(struct play *play, struct sim_world *world)
     play->records = base_alloc(sim_world_memory(world), RECORDS_MAX * sizeof(play->records[0]));
     base_assert(play->records != NULL);
     base_assert(sim_drive_add(world, "disk", &drive, &play->drive) == 0);
+    play->masters = 1 + (uint32_t)base_random_below(random, MASTERS_MAX);
     play->servers = 2 + (uint32_t)base_random_below(random, SERVERS_MAX - 1);
     play->chunks = 3 + (uint32_t)base_random_below(random, 4);
-    play->arena.nodes = 1 + play->servers + 2 + (uint32_t)base_random_below(random, CLIENTS_MAX - 1);
+    play->arena.nodes =
+        play->masters + play->servers + 2 + (uint32_t)base_random_below(random, CLIENTS_MAX - 1);
     sim_arena_draw(&play->arena);
     play->is_calm = base_random_below(random, 5) == 0;
     play->lease_ns = (16 + base_random_below(random, 32)) * BASE_NS_PER_MS;
@@ -327,9 +386,12 @@ static void init_play(struct play *play, struct sim_world *world)
     if (play->has_threads) { /* which look for answers all the time, so that each millisecond takes long */
         play->threads_left = 1;
         play->arena.turns_more = THREADS_TURNS_MORE;
-        play->lease_ns = base_min(play->lease_ns, 30 * BASE_NS_PER_MS);
+        play->lease_ns = base_min(play->lease_ns, 20 * BASE_NS_PER_MS);
         play->is_calm = false;
     }
+    play->session_ns = play->lease_ns / 2;
+    if (play->masters > 1)
+        sim_ensemble_open(world, play->session_ns);
     if (base_random_below(random, 2) == 0)
         sim_world_set_drift(world, DRIFT_PPM_MAX);
 }

@@ -7,7 +7,8 @@
 #include "space/space.h"
 
 enum {
-    SERVERS_MAX = 3, /* the most */
+    MASTERS_MAX = 2, /* the most */
+    SERVERS_MAX = 3,
     CLIENTS_MAX = 4,
     USERS_MAX = 3, /* of a client, the most */
     NAMES = 2,     /* namespaces at once */
@@ -21,6 +22,7 @@ enum {
     FATES_MAX = 255,    /* namespaces of a run */
 };
 
+#define MASTERS     "master0,master1" /* addresses, of which the second may be none's */
 #define PATIENCE_NS (5 * BASE_NS_PER_SECOND)
 
 struct play;
@@ -98,14 +100,17 @@ struct play {
     uint32_t labels;              /* that were given */
     struct fate fates[FATES_MAX]; /* of namespaces */
     uint32_t fate_count;
+    uint32_t masters; /* the first nodes, then the servers, then the clients */
     uint32_t servers;
     uint32_t chunks;  /* of a server */
     uint32_t clients; /* lives of clients that go on */
     uint64_t lease_ns;
+    uint64_t session_ns;   /* of masters */
     bool is_calm;          /* only masters end: a client that goes on loses nothing */
     bool has_threads;      /* a client is a plain thread */
     uint32_t threads_left; /* clients to come that are */
     bool is_begun;         /* all memory servers were there */
+    bool is_ending;        /* a master looks at the end */
     bool is_checked;       /* the end was looked at */
     uint32_t victim;       /* node of the client whose regions are to be freed, a bit; 0: none */
     uint64_t writes, reads, allocs;
@@ -116,6 +121,12 @@ static inline uint64_t sim_space_draw(struct life *life, uint64_t n)
 {
     return base_random_below(&life->random, n);
 }
+
+/** Whether the master of a life may answer, as its own clock is now. */
+bool sim_space_does_lead(const struct life *life);
+
+/** The life of the master that leads. @return NULL: none does now */
+struct life *sim_space_leader(const struct play *play);
 
 /** What is known of a namespace. */
 struct fate *sim_space_fate(struct play *play, uint32_t name, uint32_t number);

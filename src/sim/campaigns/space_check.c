@@ -3,6 +3,7 @@
  * at its end.
  */
 #include "sim/campaigns/space.h"
+#include "sim/sim_internal.h"
 #include "space/client.h"
 #include "space/master.h"
 #include "space/server.h"
@@ -11,12 +12,20 @@
 
 enum { LOOK_NS = 1000000 };
 
+bool sim_space_does_lead(const struct life *life)
+{
+    const struct space_master *master = life->master;
+    const uint64_t now = sim_node_clock(life->node, sim_world_now(life->play->arena.world));
+    return atomic_load(&master->epoch) != 0 && master->failed == 0 &&
+           now < cluster_held_until(master->cluster);
+}
+
 /* ---- tables ------------------------------------------------------------------------------------- */
 
 /* The memory server of an identity that is up. @return NULL: there is none */
 static const struct space_server *find_server(const struct play *play, const uint8_t *identity)
 {
-    for (uint32_t i = 1; i <= play->servers; i++) {
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
         const struct life *life = play->current[i];
         if (life != NULL && life->server != NULL &&
             memcmp(life->server->identity, identity, SPACE_IDENTITY_BYTES) == 0)
@@ -26,9 +35,9 @@ static const struct space_server *find_server(const struct play *play, const uin
 }
 
 /* A region's chunk is that region's alone, and its namespace's at its server. */
-static void check_place(const struct play *play, const struct master_region *region, uint64_t place)
+static void check_place(const struct play *play, const struct space_master *master,
+                        const struct master_region *region, uint64_t place)
 {
-    const struct space_master *master = play->current[0]->master;
     const struct master_server *server = master_server_of(master, (uint32_t)place);
     const uint32_t number = (uint32_t)(place >> 32);
     if (server == NULL)
@@ -48,16 +57,16 @@ static void check_place(const struct play *play, const struct master_region *reg
 
 void sim_space_check_tables(struct play *play)
 {
-    const struct life *life = play->current[0];
+    const struct life *life = sim_space_leader(play);
     const struct space_master *master = life == NULL ? NULL : life->master;
-    if (master == NULL || atomic_load(&master->epoch) == 0 || master->failed != 0)
+    if (master == NULL)
         return;
     for (uint32_t i = 0; i < master->spaces.count; i++) {
         const struct master_space *space = master->spaces.items[i];
         for (uint32_t k = 0; k < space->regions.count; k++) {
             const struct master_region *region = space->regions.items[k];
             for (uint32_t c = 0; c < region->chunk_count && region->is_stored; c++)
-                check_place(play, region, region->places[c]);
+                check_place(play, master, region, region->places[c]);
         }
     }
 }
@@ -121,7 +130,7 @@ static void await_nothing(struct life *life)
                  " servers), and there are %" PRIu64 " namespaces, %" PRIu64 " regions and %" PRIu64
                  " sessions",
                  stats.chunks_free, chunks, stats.servers, stats.namespaces, stats.regions, stats.sessions);
-    for (uint32_t i = 1; i <= play->servers && is_clean; i++) {
+    for (uint32_t i = play->masters; i < play->masters + play->servers && is_clean; i++) {
         const struct space_server *server = play->current[i]->server;
         struct space_server_stats at;
         space_server_stats(server, &at);
@@ -135,7 +144,7 @@ void sim_space_check_end(struct life *life)
 {
     struct play *play = life->play;
     struct tarn_space *space;
-    int error = tarn_space_connect(life->fabric, "master", NULL, task_now() + PATIENCE_NS, &space);
+    int error = tarn_space_connect(life->fabric, MASTERS, NULL, task_now() + PATIENCE_NS, &space);
     if (error == 0) {
         for (uint32_t name = 0; name < NAMES; name++)
             delete_all(play, space, name);
