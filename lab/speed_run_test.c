@@ -121,7 +121,7 @@ static void large_operations_fill_the_link(void)
 {
     static const bool both[] = {false, true};
     for (const struct sim_card *card = sim_cards; card->name != NULL; card++) {
-        for (unsigned i = 0; i < 4; i++) {
+        for (unsigned i = 0; i < 4 && card->ports == 0; i++) {
             const struct lab_speed_result result =
                 measure((struct lab_speed_options){.card = card,
                                                    .writes = both[i % 2],
@@ -133,6 +133,23 @@ static void large_operations_fill_the_link(void)
                                                    .run_ns = UINT64_C(200000000000) / card->link_mbps});
             expect(card->name, result.mbps, card->link_mbps, 30);
         }
+    }
+}
+
+/* RStore Table II: connections have the ports of a card in turn, and each port has a link of its own. */
+static void each_port_has_a_link(void)
+{
+    static const uint32_t connections[] = {1, 3, 6, 12};
+    const struct sim_card *card = sim_card_find("iwarp-6x10g");
+    for (unsigned i = 0; i < base_array_count(connections); i++) {
+        const struct lab_speed_result result =
+            measure((struct lab_speed_options){.card = card,
+                                               .clients = 1,
+                                               .threads = connections[i],
+                                               .depth = 2,
+                                               .bytes = LARGE / 8,
+                                               .run_ns = UINT64_C(200000000000) / card->link_mbps});
+        expect("ports", result.mbps, card->link_mbps * base_min(connections[i], card->ports), 30);
     }
 }
 
@@ -271,15 +288,18 @@ static void constants_are_frozen(void)
         {"connectx3-40g", NULL, 11260, 2110, 25928, 1613},
         {"connectx-20g", NULL, 1040, 2110, 11796, 1613},
         {"roce-10g", NULL, 11260, 2110, 10000, 1613},
-        {"iwarp-10g", NULL, 0, 0, 9850, 9600},
+        {"iwarp-10g", NULL, 0, 0, 9850, 9600, 2500000, 0},
+        {"iwarp-6x10g", NULL, 0, 0, 9850, 9600, 2500000, 6},
         {"connectx6-200g", NULL, 215000, 215000, 200000, 1200},
     };
     for (unsigned i = 0; i < SIM_CARDS; i++) {
         const struct sim_card *card = sim_card_find(printed[i].name);
         base_assert(card != NULL && card->in_kops == printed[i].in_kops &&
                     card->out_kops == printed[i].out_kops && card->link_mbps == printed[i].link_mbps &&
-                    card->round_trip_ns == printed[i].round_trip_ns);
+                    card->round_trip_ns == printed[i].round_trip_ns &&
+                    card->connect_ns == printed[i].connect_ns && card->ports == printed[i].ports);
     }
+    base_assert(sim_pages_rstore.touched_ns == 194791666 && sim_pages_rstore.registered_ns == 10625000);
 }
 
 static void cards_have_names_and_sources(void)
@@ -308,6 +328,7 @@ int main(void)
         SIM_TEST(an_idle_network_takes_the_round_trip),
         SIM_TEST(a_queue_takes_its_length),
         SIM_TEST(large_operations_fill_the_link),
+        SIM_TEST(each_port_has_a_link),
         SIM_TEST(the_link_limits_from_a_size_on),
         SIM_TEST(queues_are_served_in_turn),
         SIM_TEST(charges_limit_what_is_posted),

@@ -72,6 +72,8 @@ struct sim_node {
     struct base_list tasks; /* of struct sim_task that have not ended */
     uint32_t running;
     bool is_off; /* from the ensemble */
+    uint64_t
+        paged_ns; /* moment of the world when all pages are made that its tasks have asked for, if they are made in turn */
 };
 
 /** What the clock of a node tells at a moment of the world. */

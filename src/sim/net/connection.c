@@ -391,7 +391,10 @@ int sim_connect(void *state, const char *address, const struct tarn_fabric_conne
 {
     struct sim_domain *domain = state;
     struct sim_net *net = domain->device->net;
+    const struct sim_card *card = domain->device->card;
     fabric_connection_name(owner, address);
+    if (card != NULL && card->connect_ns > 0 && task_sleep(card->connect_ns) != 0)
+        return -ECANCELED;
     struct sim_connection *connection = make_connection(net, address);
     struct sim_side *side = &connection->sides[0];
     int error = init_side(side, domain, options, owner);

@@ -10,6 +10,7 @@
 #include "sim/net/net_internal.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <sys/mman.h>
 
 enum {
     BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
@@ -182,7 +183,10 @@ static void mem_copy_out(const struct tarn_fabric_region *region, uint64_t offse
 
 static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
 {
-    const uint64_t first = draw_preemption(region->state, bytes);
+    const struct sim_region *state = region->state;
+    if (state->is_blank)
+        return;
+    const uint64_t first = draw_preemption(state, bytes);
     if (first != NEVER) {
         change_bytes(region->state, offset, from, first);
         preempt(region->state);
@@ -229,6 +233,8 @@ static uint64_t sum_block(const struct sim_region *region, uint64_t block)
 /* Fail the world if a block that bytes lie in has changed in another way than by sim_region_change(). */
 static void compare(const struct sim_region *region, uint64_t from, uint64_t bytes)
 {
+    if (region->is_blank)
+        return;
     uint64_t block = from / BLOCK_BYTES;
     while (block * BLOCK_BYTES < from + bytes && base_likely(sum_block(region, block) == region->sums[block]))
         block++;
@@ -260,16 +266,29 @@ static unsigned kind_of(uint32_t rights)
 
 static uint64_t sums_bytes(const struct sim_region *region)
 {
-    return (region->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * sizeof(*region->sums);
+    return region->is_blank ? 0 : (region->bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * sizeof(*region->sums);
+}
+
+/* Let a part of that time pass. */
+static void take_part(const struct sim_device *device, uint64_t ns)
+{
+    uint64_t *paged_ns = &device->node->paged_ns;
+    if (!device->net->options.pages_in_turn) {
+        (void)task_sleep(ns);
+        return;
+    }
+    *paged_ns = base_max(*paged_ns, device->net->world->now_ns) + ns;
+    (void)task_sleep(*paged_ns - device->net->world->now_ns);
 }
 
 /* Let the time pass that making a region takes, in which its scheduler has other tasks. One that is cancelled takes no more. */
-static void take_time(const struct tarn_fabric_region *region, uint64_t gigabyte_ns)
+static void take_time(const struct sim_device *device, const struct tarn_fabric_region *region,
+                      uint64_t gigabyte_ns)
 {
     const uint64_t part = gigabyte_ns == 0 ? region->bytes : LOOK_NS * GIGABYTE / gigabyte_ns + 1;
     for (uint64_t at = 0; at < region->bytes; at += part) {
         fabric_region_progress(region, at);
-        (void)task_sleep(base_min(part, region->bytes - at) * gigabyte_ns / GIGABYTE);
+        take_part(device, base_min(part, region->bytes - at) * gigabyte_ns / GIGABYTE);
     }
 }
 
@@ -285,7 +304,7 @@ static int begin_region(struct sim_domain *domain, const struct tarn_fabric_regi
         return -ENOSPC;
     domain->used_bytes[kind] += taken;
     domain->regions_count++;
-    take_time(region, gigabyte_ns);
+    take_time(domain->device, region, gigabyte_ns);
     return 0;
 }
 
@@ -300,7 +319,8 @@ static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *
     own->rights = region->handle.rights;
     own->memory = region->memory;
     own->is_callers = region->is_callers;
-    own->sums = sim_net_alloc(net, sums_bytes(own));
+    own->is_blank = sim_net_is_blank(net, region->bytes);
+    own->sums = own->is_blank ? NULL : sim_net_alloc(net, sums_bytes(own));
     base_list_init(&own->readers);
     base_list_push_back(&net->regions, &own->every);
     base_list_push_back(&domain->regions, &own->link);
@@ -310,6 +330,27 @@ static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *
     region->state = own;
 }
 
+static void *alloc_memory(const struct sim_net *net, uint64_t bytes)
+{
+    void *memory;
+    if (sim_net_is_blank(net, bytes)) {
+        memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        base_assert(memory != MAP_FAILED);
+    } else {
+        memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, bytes);
+        base_assert(memory != NULL); /* as sim_net_alloc() */
+    }
+    return memory;
+}
+
+static void free_memory(struct sim_net *net, struct sim_region *region)
+{
+    if (region->is_blank)
+        base_assert(munmap(region->memory, region->bytes) == 0);
+    else
+        sim_net_free(net, region->memory, region->bytes);
+}
+
 int sim_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
@@ -317,8 +358,7 @@ int sim_region_alloc(void *state, struct tarn_fabric_region *region)
     int error = begin_region(domain, region, net->options.touched_ns);
     if (error != 0)
         return error;
-    region->memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, region->bytes);
-    base_assert(region->memory != NULL); /* as sim_net_alloc() */
+    region->memory = alloc_memory(net, region->bytes);
     export_memory(domain, region);
     return 0;
 }
@@ -331,6 +371,8 @@ int sim_region_register(void *state, struct tarn_fabric_region *region)
         return error;
     export_memory(domain, region);
     struct sim_region *own = region->state;
+    if (own->is_blank)
+        return 0;
     for (uint64_t block = 0; block * BLOCK_BYTES < own->bytes; block++)
         own->sums[block] = sum_block(own, block);
     base_list_for_each(item, &domain->device->net->regions) {
@@ -365,7 +407,7 @@ void sim_region_destroy(struct sim_region *region)
     domain->regions_count--;
     if (!region->is_callers) {
         domain->used_bytes[kind_of(region->rights)] -= region->bytes;
-        sim_net_free(net, region->memory, region->bytes);
+        free_memory(net, region);
     }
     sim_net_free(net, region->sums, sums_bytes(region));
     base_free(&net->world->memory, region->changes, region->change_room * sizeof(*region->changes));
@@ -496,6 +538,10 @@ static void land_piece(struct sim_op *op, uint64_t piece)
 bool sim_region_land(struct sim_op *op)
 {
     struct sim_net *net = op->region->domain->device->net;
+    if (op->region->is_blank) {
+        op->landed = true;
+        return true;
+    }
     if (op->moved == NULL) {
         const struct span span = span_of(op->offset, op->bytes);
         op->piece_count = sim_region_tears(op) ? op->bytes : span.count;
@@ -525,7 +571,8 @@ bool sim_region_land(struct sim_op *op)
 void sim_region_spoil(struct sim_op *op)
 {
     struct sim_net *net = op->region->domain->device->net;
-    if ((op->region->rights & TARN_FABRIC_BULK) == 0 || !sim_net_has(net, SIM_NET_TORN_BULK))
+    if ((op->region->rights & TARN_FABRIC_BULK) == 0 || op->region->is_blank ||
+        !sim_net_has(net, SIM_NET_TORN_BULK))
         return;
     for (uint64_t i = 0; i < op->bytes; i++)
         op->data[i] = (uint8_t)sim_net_draw(net, 256);

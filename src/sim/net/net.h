@@ -54,6 +54,15 @@ struct sim_net_options {
 
     /* Time that a gigabyte takes: of a region, whose pages are touched; of the caller's memory, which is registered. 0: none */
     uint64_t touched_ns, registered_ns;
+
+    /* The pages of a node are touched and registered one after the other, whichever tasks ask: the times are the node's. Else
+     * each task that asks has a processor for it. */
+    bool pages_in_turn;
+
+    /* Regions of at least so many bytes, of their owner's memory too, have addresses and no bytes, so that a world can have
+     * more memory than its machine: the program dies of touching them. Operations there take their time and move nothing, what
+     * an owner copies there is dropped, swaps are refused. 0: none */
+    uint64_t blank_bytes;
 };
 
 /** The options of a world's network, to be changed before a fabric is opened. */

@@ -44,21 +44,27 @@ struct sim_station {
     struct sim_meter meter;
 };
 
+/* A port of a card. */
+struct sim_port {
+    struct sim_device *device;
+    struct sim_station issue;   /* out-bound: operations of its own host */
+    struct sim_station sending; /* its link out: their bytes, and what others READ */
+    uint64_t receiving_ns;      /* its link in: when it is free */
+    uint64_t serving_ns;        /* in-bound: when it is free for the next operation */
+    struct sim_meter receiving_meter;
+    struct sim_meter serving_meter;
+};
+
 /* What a node has opened: its card. */
 struct sim_device {
     struct base_list link;
     struct sim_net *net;
-    const struct sim_card *card; /* NULL: no speed model */
-    struct sim_station issue;    /* out-bound: operations of its own host */
-    struct sim_station sending;  /* its link out: their bytes, and what others READ */
-    uint64_t receiving_ns;       /* its link in: when it is free */
-    uint64_t serving_ns;         /* in-bound: when it is free for the next operation */
-    struct sim_meter receiving_meter;
-    struct sim_meter serving_meter;
-    struct sim_node *node;    /* NULL: it has ended */
-    bool closed;              /* by tarn_fabric_close(), or with the node */
-    struct base_list domains; /* of struct sim_domain */
-    struct base_list swaps;   /* of struct sim_op that have arrived: the first is being done */
+    const struct sim_card *card;          /* NULL: no speed model */
+    struct sim_port ports[SIM_PORTS_MAX]; /* as many as the card has */
+    struct sim_node *node;                /* NULL: it has ended */
+    bool closed;                          /* by tarn_fabric_close(), or with the node */
+    struct base_list domains;             /* of struct sim_domain */
+    struct base_list swaps;               /* of struct sim_op that have arrived: the first is being done */
 };
 
 struct sim_domain {
@@ -96,6 +102,7 @@ struct sim_region {
     uint32_t rights;
     uint8_t *memory;
     bool is_callers; /* the memory */
+    bool is_blank;   /* it has addresses and no bytes */
     uint64_t *
         sums; /* of each block of the memory, unless somebody stored in a plain way: its words by their weights */
     uint64_t compared_to;
@@ -251,6 +258,12 @@ static inline bool sim_net_has(const struct sim_net *net, uint32_t troubles)
 static inline uint64_t sim_net_draw(struct sim_net *net, uint64_t n)
 {
     return base_random_below(&net->random, n);
+}
+
+/** Whether a region of so many bytes has addresses alone. */
+static inline bool sim_net_is_blank(const struct sim_net *net, uint64_t bytes)
+{
+    return net->options.blank_bytes != 0 && bytes >= net->options.blank_bytes;
 }
 
 /** Memory of the world for what outlives nodes. Never NULL. */

@@ -44,6 +44,12 @@ static bool swaps(const struct sim_op *op)
     return op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
 }
 
+/* Whether it moves no bytes, because the peer's memory has none. */
+static bool is_blank(const struct sim_op *op)
+{
+    return sim_net_is_blank(net_of(op), op->handle.bytes);
+}
+
 /* ---- the end of one ----------------------------------------------------------------------------- */
 
 static void start_swap(struct sim_device *device);
@@ -134,7 +140,7 @@ static void complete(struct sim_op *op)
     struct sim_side *side = op->side;
     int32_t result = op->result;
     if (op->posted != NULL) {
-        if (result == 0 && op->kind == TARN_FABRIC_READ)
+        if (result == 0 && op->kind == TARN_FABRIC_READ && !is_blank(op))
             scatter(op);
         op->posted->before = op->before;
         tell_poster(op, result);
@@ -183,7 +189,8 @@ static int check_op(const struct sim_op *op)
     if (op->kind == TARN_FABRIC_SEND)
         return op->bytes <= peer->receive_bytes ? 0 : -EMSGSIZE;
     if (region == NULL || (region->rights & right_for(op)) == 0 || op->offset > region->bytes ||
-        op->bytes > region->bytes - op->offset)
+        op->bytes > region->bytes - op->offset || region->is_blank != is_blank(op) ||
+        (region->is_blank && swaps(op)))
         return -EACCES;
     /* taken back while this was on its way */
     return region->freed && sim_net_draw(net_of(op), 2) == 0 ? -EACCES : 0;
@@ -446,6 +453,8 @@ static void take_memory(struct sim_op *op)
 {
     const struct tarn_fabric_op *posted = op->posted;
     bool out = writes(op) || sends(op);
+    if (is_blank(op))
+        return;
     if (out)
         op->data = sim_net_alloc(net_of(op), op->bytes);
     uint8_t *to = op->data;

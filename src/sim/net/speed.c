@@ -45,14 +45,21 @@ static struct sim_world *world_of(const struct sim_op *op)
     return op->side->connection->net->world;
 }
 
-static struct sim_device *initiator_of(const struct sim_op *op)
+/* The port of a side: connections of a domain have them in turn. */
+static struct sim_port *port_of(const struct sim_side *side)
 {
-    return sim_side_device(op->side);
+    struct sim_device *device = sim_side_device(side);
+    return &device->ports[side->number % sim_card_ports(device->card)];
 }
 
-static struct sim_device *target_of(const struct sim_op *op)
+static struct sim_port *initiator_of(const struct sim_op *op)
 {
-    return sim_side_device(sim_side_other(op->side));
+    return port_of(op->side);
+}
+
+static struct sim_port *target_of(const struct sim_op *op)
+{
+    return port_of(sim_side_other(op->side));
 }
 
 bool sim_speed_rules(const struct sim_side *side)
@@ -72,7 +79,7 @@ static uint64_t flight_ns(const struct sim_card *card)
 /* One way of two: half of what the two cards have on average. */
 static uint64_t way_ns(const struct sim_op *op)
 {
-    return (flight_ns(initiator_of(op)->card) + flight_ns(target_of(op)->card)) / 4;
+    return (flight_ns(initiator_of(op)->device->card) + flight_ns(target_of(op)->device->card)) / 4;
 }
 
 /* ---- what is sent ------------------------------------------------------------------------------- */
@@ -89,10 +96,10 @@ static void fly(struct sim_op *op, uint64_t arrives_ns)
  */
 static uint64_t receive(struct sim_op *op, uint64_t part)
 {
-    struct sim_device *device = op->state == SIM_OP_GOING ? target_of(op) : initiator_of(op);
-    device->receiving_ns += spend(&device->receiving_meter, ps_of_bytes(device->card->link_mbps, part));
-    device->receiving_ns = base_max(device->receiving_ns, world_of(op)->now_ns + way_ns(op));
-    return device->receiving_ns;
+    struct sim_port *port = op->state == SIM_OP_GOING ? target_of(op) : initiator_of(op);
+    port->receiving_ns += spend(&port->receiving_meter, ps_of_bytes(port->device->card->link_mbps, part));
+    port->receiving_ns = base_max(port->receiving_ns, world_of(op)->now_ns + way_ns(op));
+    return port->receiving_ns;
 }
 
 static uint64_t ps_of(const struct sim_station *station, uint64_t amount)
@@ -147,12 +154,12 @@ static void run_station(struct sim_event *event)
 {
     struct sim_station *station = base_container_of(event, struct sim_station, event);
     struct sim_op *op = station->serving;
-    struct sim_device *device = station->serves_bytes ? base_container_of(station, struct sim_device, sending)
-                                                      : base_container_of(station, struct sim_device, issue);
+    struct sim_port *port = station->serves_bytes ? base_container_of(station, struct sim_port, sending)
+                                                  : base_container_of(station, struct sim_port, issue);
     station->serving = NULL;
     if (op != NULL)
         pass(op, base_min(op->left, (uint64_t)PART_BYTES));
-    serve_next(station, device->net->world);
+    serve_next(station, port->device->net->world);
 }
 
 /* ---- ways --------------------------------------------------------------------------------------- */
@@ -160,10 +167,10 @@ static void run_station(struct sim_event *event)
 /* It is there: when the card is through with all that came before, and with it. */
 static uint64_t serve_op(const struct sim_op *op)
 {
-    struct sim_device *device = target_of(op);
-    device->serving_ns = base_max(device->serving_ns, world_of(op)->now_ns) +
-                         spend(&device->serving_meter, ps_of_operation(device->card->in_kops));
-    return device->serving_ns;
+    struct sim_port *port = target_of(op);
+    port->serving_ns = base_max(port->serving_ns, world_of(op)->now_ns) +
+                       spend(&port->serving_meter, ps_of_operation(port->device->card->in_kops));
+    return port->serving_ns;
 }
 
 void sim_speed_send(struct sim_op *op)
@@ -227,15 +234,22 @@ void sim_speed_open(struct sim_device *device)
     device->card = card;
     if (card == NULL)
         return;
-    base_assert(flight_ns(card) <= card->round_trip_ns);
-    open_station(&device->issue, "issued", card->out_kops, false);
-    open_station(&device->sending, "sent", card->link_mbps, true);
+    base_assert(flight_ns(card) <= card->round_trip_ns && sim_card_ports(card) <= SIM_PORTS_MAX);
+    for (uint32_t i = 0; i < sim_card_ports(card); i++) {
+        struct sim_port *port = &device->ports[i];
+        port->device = device;
+        open_station(&port->issue, "issued", card->out_kops, false);
+        open_station(&port->sending, "sent", card->link_mbps, true);
+    }
 }
 
 void sim_speed_close(struct sim_device *device)
 {
     struct sim_world *world = device->net->world;
-    base_assert(device->card == NULL || (device->issue.queue.count == 0 && device->sending.queue.count == 0));
-    sim_event_cancel(world, &device->issue.event);
-    sim_event_cancel(world, &device->sending.event);
+    for (uint32_t i = 0; device->card != NULL && i < sim_card_ports(device->card); i++) {
+        struct sim_port *port = &device->ports[i];
+        base_assert(port->issue.queue.count == 0 && port->sending.queue.count == 0);
+        sim_event_cancel(world, &port->issue.event);
+        sim_event_cancel(world, &port->sending.event);
+    }
 }
