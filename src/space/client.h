@@ -12,6 +12,7 @@
 #include <tarn/rpc.h>
 
 #define CLIENT_PIECES 128 /* operations of the fabric that a space has posted at most */
+#define CLIENT_TAG    2   /* the tag under which the fabric counts this layer's operations on data */
 
 struct client_link;
 

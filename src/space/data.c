@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define TAG 2 /* the tag under which the fabric counts this layer's operations */
-
 /* ---- where bytes are ---------------------------------------------------------------------------- */
 
 /* A part of a region that lies in one chunk. */
@@ -74,7 +72,7 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
         if (region->error != 0)
             return region->error; /* it was gone when the session was begun again meanwhile */
     }
-    op->tag = TAG;
+    op->tag = CLIENT_TAG;
     op->handle = &target->handle;
     op->offset = part->offset;
     struct client_link *link = target->link;
@@ -164,7 +162,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
         piece->over = target->link;
         piece->is_awaited = false;
         piece->op = (struct tarn_fabric_op){.kind = op->kind,
-                                            .tag = TAG,
+                                            .tag = CLIENT_TAG,
                                             .handle = &target->handle,
                                             .offset = part.offset,
                                             .compare = op->compare,

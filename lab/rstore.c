@@ -1,0 +1,291 @@
+/*
+ * `tarn-lab rstore`: the figures of "RStore: A Direct-Access DRAM-based Data Store", each point from a space on the simulated
+ * fabric. docs/papers/rstore.md puts them beside the paper's.
+ */
+#include "lab/rstore_run.h"
+#include "lab/verbs.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    MACHINES = 12,
+    SERVERS = 72,
+    CLIENTS = 36,          /* of Figure 4, the most */
+    CHUNK = 64 << 20,      /* RStore §IV */
+    SMALL_CHUNK = 4 << 20, /* Figure 6(b) */
+    CHUNKS = 512,          /* Figure 4: 32 GB a client */
+    READS = 200,           /* of a reader in Figure 5 */
+};
+
+/* What the paper's text prints: §IV, IV-A, IV-B and IV-C. */
+#define PAPER_RESERVE_S       22.1
+#define PAPER_MAP_S           19.9
+#define PAPER_RESERVE_AGAIN_S 0.0163
+#define PAPER_MAP_AGAIN_S     0.0033
+#define PAPER_READ_US         12
+#define PAPER_CLIENT_GBPS     59.1
+#define PAPER_ALL_GBPS        705
+
+struct report {
+    FILE *out;
+    uint64_t seed;
+    bool json;
+    int error;          /* the first */
+    const char *figure; /* that is being drawn */
+};
+
+/* One point of a figure. */
+struct point {
+    const char *series;
+    const char *axis; /* what `x` is */
+    uint64_t x;
+    const char *unit; /* of `y` */
+    double y;
+    double paper_y;                     /* that the paper's text prints; 0: none */
+    const struct lab_rstore_span *span; /* that it was measured in */
+};
+
+static void note(struct report *report, int error)
+{
+    report->error = report->error == 0 ? error : report->error;
+}
+
+static struct lab_rstore_options usual(const struct report *report)
+{
+    return (struct lab_rstore_options){.server_card = sim_card_find("iwarp-10g"),
+                                       .client_card = sim_card_find("iwarp-6x10g"),
+                                       .seed = report->seed,
+                                       .machines = MACHINES,
+                                       .servers = SERVERS,
+                                       .clients = 1,
+                                       .chunk_bytes = CHUNK,
+                                       .chunks = SERVERS,
+                                       .read_bytes = 8};
+}
+
+/* ---- what is printed ---------------------------------------------------------------------------- */
+
+static void print_point(struct report *report, const struct lab_rstore_options *options,
+                        const struct lab_rstore_result *result, const struct point *point)
+{
+    if (!report->json) {
+        (void)fprintf(report->out, "  %-20s %-16s %8" PRIu64 " %12.6g %-7s", point->series, point->axis,
+                      point->x, point->y, point->unit);
+        if (point->paper_y != 0)
+            (void)fprintf(report->out, " (%g, %+.0f %%)", point->paper_y,
+                          100 * (point->y / point->paper_y - 1));
+        (void)fprintf(report->out, "  reads %" PRIu64 "  calls %" PRIu64 "\n", point->span->reads,
+                      point->span->calls);
+        return;
+    }
+    struct base_json json;
+    base_json_init_file(&json, report->out);
+    base_json_object_begin(&json, NULL);
+    base_json_string(&json, "paper", "rstore");
+    base_json_string(&json, "figure", report->figure);
+    base_json_string(&json, "series", point->series);
+    base_json_string(&json, "axis", point->axis);
+    base_json_u64(&json, "x", point->x);
+    base_json_string(&json, "unit", point->unit);
+    base_json_double(&json, "y", point->y);
+    if (point->paper_y != 0)
+        base_json_double(&json, "paper_y", point->paper_y);
+    base_json_u64(&json, "seed", options->seed);
+    base_json_u64(&json, "servers", options->servers);
+    base_json_u64(&json, "clients", options->clients);
+    base_json_u64(&json, "chunk_bytes", options->chunk_bytes);
+    base_json_u64(&json, "chunks", options->chunks);
+    base_json_u64(&json, "chunks_made", result->chunks);
+    base_json_u64(&json, "reads", point->span->reads);
+    base_json_u64(&json, "calls", point->span->calls);
+    base_json_u64(&json, "connections", result->connections);
+    base_json_u64(&json, "hash", result->hash);
+    base_json_object_end(&json);
+    note(report, base_json_finish(&json, NULL));
+    (void)fputc('\n', report->out);
+    (void)fflush(report->out);
+}
+
+static bool measure(struct report *report, const struct lab_rstore_options *options,
+                    struct lab_rstore_result *result)
+{
+    int error = report->error == 0 ? lab_rstore_measure(options, result) : report->error;
+    note(report, error);
+    return error == 0;
+}
+
+/* ---- figures ------------------------------------------------------------------------------------ */
+
+/* The series of Figures 3 and 4. */
+static const struct series {
+    const char *name;
+    enum lab_rstore_phase phase;
+    bool with_making; /* of the servers' memory */
+    double paper_s;   /* with 36 clients */
+} control[] = {{"reserve", LAB_RSTORE_RESERVE, true, PAPER_RESERVE_S},
+               {"map", LAB_RSTORE_MAP, false, PAPER_MAP_S},
+               {"alloc", LAB_RSTORE_ALLOC, false, 0},
+               {"reserve again", LAB_RSTORE_RESERVE_AGAIN, false, PAPER_RESERVE_AGAIN_S},
+               {"alloc again", LAB_RSTORE_ALLOC_AGAIN, false, 0},
+               {"map again", LAB_RSTORE_MAP_AGAIN, false, PAPER_MAP_AGAIN_S}};
+
+static void measure_control(struct report *report, const struct lab_rstore_options *options, const char *axis,
+                            uint64_t x)
+{
+    struct lab_rstore_result result;
+    const bool is_printed = options->clients == CLIENTS && options->chunks == CHUNKS;
+    if (!measure(report, options, &result))
+        return;
+    for (size_t i = 0; i < base_array_count(control); i++) {
+        const struct series *series = &control[i];
+        const struct lab_rstore_span *span = &result.spans[series->phase];
+        const uint64_t ns = span->ns + (series->with_making ? result.made_ns : 0);
+        print_point(report, options, &result,
+                    &(struct point){series->name, axis, x, "s", (double)ns / 1e9,
+                                    is_printed ? series->paper_s : 0, span});
+    }
+}
+
+/* Figure 3. As in the paper, no more servers make memory than have chunks of it. */
+static void draw_control_by_size(struct report *report)
+{
+    for (uint32_t chunks = 1; chunks <= CHUNKS; chunks *= 2) {
+        struct lab_rstore_options options = usual(report);
+        options.pages = &sim_pages_rstore;
+        options.chunks = chunks;
+        options.servers = base_min(chunks, (uint32_t)SERVERS);
+        measure_control(report, &options, "MiB", (uint64_t)chunks * (CHUNK >> 20));
+    }
+}
+
+static void draw_control_by_clients(struct report *report)
+{
+    static const uint32_t clients[] = {1, 2, 4, 8, 12, 18, 24, 30, CLIENTS};
+    for (size_t i = 0; i < base_array_count(clients); i++) {
+        struct lab_rstore_options options = usual(report);
+        options.pages = &sim_pages_rstore;
+        options.chunks = CHUNKS;
+        options.clients = clients[i];
+        measure_control(report, &options, "clients", clients[i]);
+    }
+}
+
+static void draw_latency(struct report *report)
+{
+    static const uint32_t readers[] = {1, 2, 4, 8, 12, 18, 24, 30, 36};
+    static const uint32_t sizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
+    for (size_t s = 0; s < base_array_count(sizes); s++) {
+        for (size_t i = 0; i < base_array_count(readers); i++) {
+            struct lab_rstore_options options = usual(report);
+            struct lab_rstore_result result;
+            char series[24];
+            options.clients = readers[i];
+            options.reads = READS;
+            options.read_bytes = sizes[s];
+            (void)snprintf(series, sizeof(series), "%" PRIu32 " bytes", sizes[s]);
+            if (measure(report, &options, &result))
+                print_point(report, &options, &result,
+                            &(struct point){series, "readers", readers[i], "us", (double)result.read_ns / 1e3,
+                                            sizes[s] == 8 && readers[i] == 1 ? PAPER_READ_US : 0,
+                                            &result.spans[LAB_RSTORE_READ]});
+        }
+    }
+}
+
+/* One read of a whole region by each client. */
+static void measure_bandwidth(struct report *report, struct lab_rstore_options options, const char *series,
+                              const char *axis, uint64_t x, double paper_gbps)
+{
+    struct lab_rstore_result result;
+    options.reads = 1;
+    options.read_bytes = options.chunks * options.chunk_bytes;
+    if (measure(report, &options, &result))
+        print_point(report, &options, &result,
+                    &(struct point){series, axis, x, "Gb/s", (double)result.mbps / 1e3, paper_gbps,
+                                    &result.spans[LAB_RSTORE_READ]});
+}
+
+static void draw_client_bandwidth(struct report *report)
+{
+    struct lab_rstore_options options = usual(report);
+    for (options.chunks = 1; options.chunks <= 24; options.chunks++)
+        measure_bandwidth(report, options, "64 MiB chunks", "MiB", options.chunks * UINT64_C(64),
+                          options.chunks == 6 ? PAPER_CLIENT_GBPS : 0);
+    options.chunk_bytes = SMALL_CHUNK;
+    for (options.chunks = 1; options.chunks <= 384; options.chunks += options.chunks < 24   ? 1
+                                                                      : options.chunks < 72 ? 4
+                                                                                            : 20)
+        measure_bandwidth(report, options, "4 MiB chunks", "MiB", options.chunks * UINT64_C(4), 0);
+}
+
+static void draw_all_bandwidth(struct report *report)
+{
+    static const uint32_t clients[] = {1, 2, 4, 6, 8, 10, 12, 18, 24, 36};
+    struct lab_rstore_options options = usual(report);
+    for (size_t i = 0; i < base_array_count(clients); i++) {
+        options.clients = clients[i];
+        measure_bandwidth(report, options, "all clients", "clients", clients[i],
+                          clients[i] == MACHINES ? PAPER_ALL_GBPS : 0);
+    }
+}
+
+static const struct figure {
+    const char *name;
+    const char *title;
+    void (*draw)(struct report *report);
+} figures[] = {
+    {"3", "a client's control path, by size", draw_control_by_size},
+    {"4", "the control path by clients, 32 GiB each", draw_control_by_clients},
+    {"5", "latency by concurrent readers", draw_latency},
+    {"6", "a client's bandwidth, by size of buffer and chunk", draw_client_bandwidth},
+    {"7", "bandwidth of all clients", draw_all_bandwidth},
+};
+
+/* ---- the verb ----------------------------------------------------------------------------------- */
+
+struct options {
+    struct bench_options common;
+    const char *figure;
+};
+
+static const struct base_setting table[] = {
+    BENCH_OPTION(STRING, "figure", figure, "Only this one: 3 to 7.", .metavar = "NAME"),
+    BENCH_OUTPUT_SETTINGS(struct options, "1"),
+};
+
+static int check_figure(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    for (size_t i = 0; i < base_array_count(figures); i++) {
+        if (options->figure == NULL || strcmp(figures[i].name, options->figure) == 0)
+            return 0;
+    }
+    return bench_fail(bench, 0, "there is no figure %s", options->figure);
+}
+
+static int draw_figures(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    struct report report = {.out = bench->out, .seed = bench->options.seed, .json = bench->options.json};
+    for (size_t i = 0; i < base_array_count(figures) && report.error == 0; i++) {
+        if (options->figure != NULL && strcmp(figures[i].name, options->figure) != 0)
+            continue;
+        report.figure = figures[i].name;
+        if (!report.json)
+            (void)fprintf(report.out, "Figure %s: %s\n", figures[i].name, figures[i].title);
+        figures[i].draw(&report);
+    }
+    return report.error == 0 ? 0 : bench_fail(bench, report.error, "cannot measure");
+}
+
+const struct bench_verb lab_verb_rstore = {
+    .name = "rstore",
+    .summary = "The figures of RStore, from a space on simulated cards, in virtual time.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .simulated = true,
+    .check = check_figure,
+    .run = draw_figures,
+};
