@@ -72,11 +72,14 @@ struct rstore {
     struct lab_rstore_result result;
 };
 
-/* Say why the world ends, if a call has failed. */
+/* End the world if a call has failed: the task that has made it does not return. */
 static void expect(const struct rstore *rstore, const char *what, int error)
 {
-    if (error != 0)
-        sim_fail(rstore->world, "%s ended with %d", what, error);
+    if (error == 0)
+        return;
+    sim_fail(rstore->world, "%s ended with %d", what, error);
+    for (;;)
+        (void)task_sleep(LOOK_NS);
 }
 
 /* ---- master and memory servers ------------------------------------------------------------------ */
@@ -240,10 +243,15 @@ static void map(struct client *client, enum lab_rstore_phase phase)
     client->memory = memory;
 }
 
+/* Free the region, and wait until the chunks of all are back: the master gives them back a moment later. */
 static void free_region(struct client *client)
 {
-    expect(client->machine->rstore, "freeing", tarn_space_free(client->region, TARN_FOREVER));
+    const struct rstore *rstore = client->machine->rstore;
+    struct space_master_stats stats = {.regions = 1};
+    expect(rstore, "freeing", tarn_space_free(client->region, TARN_FOREVER));
     tarn_space_drop(client->region);
+    for (; stats.regions > 0; (void)task_sleep(LOOK_NS))
+        space_master_stats(rstore->space_master, &stats);
 }
 
 /* Give all chunks back, and wait until memory servers have zeroed what they have got back. */

@@ -120,6 +120,9 @@ struct fabric_provider {
     int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
     void (*buffers_gone)(void *domain, void *state);
 
+    /** Have the pages touched of memory for this side's operations alone, which is mapped. NULL: fabric_region_populate() */
+    int (*touch)(void *domain, struct tarn_fabric_region *region);
+
     /** Free a region; when this returns, no peer has access to registered memory any more. */
     void (*region_free)(void *domain, struct tarn_fabric_region *region);
 
@@ -180,6 +183,10 @@ struct fabric_provider {
 
 /** For providers: give an operation its result; an error ends the connection. Called by the connection's user. */
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result);
+
+/** Have the kernel provide all pages of mapped memory of a region that is being made, as fabric_populate(); its maker may
+ * watch: the bytes are counted part by part. */
+base_must_check int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory);
 
 /** For providers whose regions take time, but no thread (the simulator's): tell the caller, in its task, how many bytes
  * of the region that it makes are done. */

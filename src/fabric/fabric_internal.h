@@ -104,10 +104,6 @@ void fabric_buffers_close(struct tarn_fabric_domain *domain);
  */
 base_must_check int fabric_populate(uint8_t *memory, uint64_t bytes);
 
-/** The same for the memory of a region that is being made, which the caller may watch: its bytes are counted part by
- * part. */
-base_must_check int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory);
-
 /* ---- url.c: what stands behind the colon --------------------------------------------------------- */
 
 #define FABRIC_HEARTBEAT_NS (1 * BASE_NS_PER_SECOND) /* the default of the URL's option */

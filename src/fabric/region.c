@@ -102,12 +102,20 @@ static int register_local(void *domain, struct tarn_fabric_region *region)
                : provider->buffers_made(domain, region->memory, region->bytes, &region->state);
 }
 
+/* Have its pages touched. */
+static int touch_local(void *domain, struct tarn_fabric_region *region)
+{
+    const struct fabric_provider *provider = region->domain->fabric->provider;
+    return provider->touch == NULL ? fabric_region_populate(region, region->memory)
+                                   : provider->touch(domain, region);
+}
+
 /* Make such memory. */
 static int alloc_local(void *domain, struct tarn_fabric_region *region)
 {
     struct base_account *account = &region->domain->fabric->node->memory;
     region->memory = base_map(account, BASE_PAGE_BYTES, region->bytes);
-    int error = region->memory == NULL ? -ENOMEM : fabric_region_populate(region, region->memory);
+    int error = region->memory == NULL ? -ENOMEM : touch_local(domain, region);
     if (error == 0)
         error = register_local(domain, region);
     if (error != 0)

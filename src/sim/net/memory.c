@@ -10,7 +10,6 @@
 #include "sim/net/net_internal.h"
 #include <errno.h>
 #include <inttypes.h>
-#include <sys/mman.h>
 
 enum {
     BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
@@ -330,25 +329,30 @@ static void export_memory(struct sim_domain *domain, struct tarn_fabric_region *
     region->state = own;
 }
 
-static void *alloc_memory(const struct sim_net *net, uint64_t bytes)
+static void *alloc_memory(struct sim_net *net, uint64_t bytes)
 {
-    void *memory;
-    if (sim_net_is_blank(net, bytes)) {
-        memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        base_assert(memory != MAP_FAILED);
-    } else {
-        memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, bytes);
-        base_assert(memory != NULL); /* as sim_net_alloc() */
-    }
+    void *memory = sim_net_is_blank(net, bytes)
+                       ? base_map(&net->world->memory, BASE_PAGE_BYTES, bytes)
+                       : base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, bytes);
+    base_assert(memory != NULL); /* as sim_net_alloc() */
     return memory;
 }
 
 static void free_memory(struct sim_net *net, struct sim_region *region)
 {
     if (region->is_blank)
-        base_assert(munmap(region->memory, region->bytes) == 0);
+        base_unmap(&net->world->memory, region->memory, region->bytes);
     else
         sim_net_free(net, region->memory, region->bytes);
+}
+
+int sim_region_touch(void *state, struct tarn_fabric_region *region)
+{
+    const struct sim_device *device = ((const struct sim_domain *)state)->device;
+    if (!sim_net_is_blank(device->net, region->bytes))
+        return fabric_region_populate(region, region->memory);
+    take_time(device, region, device->net->options.touched_ns);
+    return 0;
 }
 
 int sim_region_alloc(void *state, struct tarn_fabric_region *region)

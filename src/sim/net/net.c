@@ -387,6 +387,7 @@ const struct fabric_provider sim_net_provider = {
     .region_register = sim_region_register,
     .registers_any = true,
     .region_free = sim_region_free,
+    .touch = sim_region_touch,
     .listen = sim_listen,
     .listener_close = sim_listener_close,
     .listener_wait = sim_listener_wait,

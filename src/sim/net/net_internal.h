@@ -298,6 +298,7 @@ void sim_domain_reap(struct sim_domain *domain);
 int sim_region_alloc(void *state, struct tarn_fabric_region *region);
 int sim_region_register(void *state, struct tarn_fabric_region *region);
 void sim_region_free(void *state, struct tarn_fabric_region *region);
+int sim_region_touch(void *state, struct tarn_fabric_region *region);
 
 /** Free it, and its memory unless that is the caller's. */
 void sim_region_destroy(struct sim_region *region);
