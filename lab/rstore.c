@@ -96,7 +96,6 @@ static void print_point(struct report *report, const struct lab_rstore_options *
     base_json_u64(&json, "clients", options->clients);
     base_json_u64(&json, "chunk_bytes", options->chunk_bytes);
     base_json_u64(&json, "chunks", options->chunks);
-    base_json_u64(&json, "chunks_made", result->chunks);
     base_json_u64(&json, "reads", point->span->reads);
     base_json_u64(&json, "calls", point->span->calls);
     base_json_u64(&json, "connections", result->connections);
@@ -159,9 +158,12 @@ static void draw_control_by_size(struct report *report)
     }
 }
 
+/* Figure 4, and at its end what is left if registering costs nothing, as it does in the paper's chunks that are reserved again. */
 static void draw_control_by_clients(struct report *report)
 {
     static const uint32_t clients[] = {1, 2, 4, 8, 12, 18, 24, 30, CLIENTS};
+    const struct sim_pages unregistered = {.touched_ns = sim_pages_rstore.touched_ns};
+    struct lab_rstore_options free_of_cost = usual(report);
     for (size_t i = 0; i < base_array_count(clients); i++) {
         struct lab_rstore_options options = usual(report);
         options.pages = &sim_pages_rstore;
@@ -169,26 +171,37 @@ static void draw_control_by_clients(struct report *report)
         options.clients = clients[i];
         measure_control(report, &options, "clients", clients[i]);
     }
+    free_of_cost.pages = &unregistered;
+    free_of_cost.chunks = CHUNKS;
+    free_of_cost.clients = CLIENTS;
+    measure_control(report, &free_of_cost, "clients, unregistered", CLIENTS);
+}
+
+/* Reads at places that are drawn. */
+static void measure_latency(struct report *report, struct lab_rstore_options options, const char *axis,
+                            uint64_t x, double paper_us)
+{
+    struct lab_rstore_result result;
+    char series[24];
+    options.reads = READS;
+    (void)snprintf(series, sizeof(series), "%" PRIu64 " bytes", options.read_bytes);
+    if (measure(report, &options, &result))
+        print_point(report, &options, &result,
+                    &(struct point){series, axis, x, "us", (double)result.read_ns / 1e3, paper_us,
+                                    &result.spans[LAB_RSTORE_READ]});
 }
 
 static void draw_latency(struct report *report)
 {
     static const uint32_t readers[] = {1, 2, 4, 8, 12, 18, 24, 30, 36};
     static const uint32_t sizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
+    struct lab_rstore_options options = usual(report);
     for (size_t s = 0; s < base_array_count(sizes); s++) {
+        options.read_bytes = sizes[s];
         for (size_t i = 0; i < base_array_count(readers); i++) {
-            struct lab_rstore_options options = usual(report);
-            struct lab_rstore_result result;
-            char series[24];
             options.clients = readers[i];
-            options.reads = READS;
-            options.read_bytes = sizes[s];
-            (void)snprintf(series, sizeof(series), "%" PRIu32 " bytes", sizes[s]);
-            if (measure(report, &options, &result))
-                print_point(report, &options, &result,
-                            &(struct point){series, "readers", readers[i], "us", (double)result.read_ns / 1e3,
-                                            sizes[s] == 8 && readers[i] == 1 ? PAPER_READ_US : 0,
-                                            &result.spans[LAB_RSTORE_READ]});
+            measure_latency(report, options, "readers", readers[i],
+                            sizes[s] == 8 && readers[i] == 1 ? PAPER_READ_US : 0);
         }
     }
 }
@@ -230,6 +243,36 @@ static void draw_all_bandwidth(struct report *report)
     }
 }
 
+/* Each constant a fifth less and a fifth more. */
+static void draw_sensitivity(struct report *report)
+{
+    static const char *const names[] = {"touching", "registering", "connecting", "link", "round trip"};
+    for (size_t i = 0; i < base_array_count(names); i++) {
+        for (uint64_t percent = 80; percent <= 120; percent += i == 0 ? 20 : 40) {
+            struct lab_rstore_options options = usual(report);
+            struct sim_card server_card = *options.server_card, client_card = *options.client_card;
+            struct sim_pages pages = sim_pages_rstore;
+            uint64_t *const constants[][2] = {{&pages.touched_ns},
+                                              {&pages.registered_ns},
+                                              {&server_card.connect_ns, &client_card.connect_ns},
+                                              {&server_card.link_mbps, &client_card.link_mbps},
+                                              {&server_card.round_trip_ns, &client_card.round_trip_ns}};
+            for (unsigned k = 0; k < 2 && constants[i][k] != NULL; k++)
+                *constants[i][k] = *constants[i][k] * percent / 100;
+            options.server_card = &server_card;
+            options.client_card = &client_card;
+            options.pages = &pages;
+            options.clients = CLIENTS;
+            measure_control(report, &options, names[i], percent);
+            options.clients = MACHINES;
+            options.pages = NULL;
+            measure_bandwidth(report, options, "all clients", names[i], percent, 0);
+            options.clients = 1;
+            measure_latency(report, options, names[i], percent, 0);
+        }
+    }
+}
+
 static const struct figure {
     const char *name;
     const char *title;
@@ -240,6 +283,7 @@ static const struct figure {
     {"5", "latency by concurrent readers", draw_latency},
     {"6", "a client's bandwidth, by size of buffer and chunk", draw_client_bandwidth},
     {"7", "bandwidth of all clients", draw_all_bandwidth},
+    {"sensitivity", "each constant 20 % lower and higher", draw_sensitivity},
 };
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
@@ -250,7 +294,8 @@ struct options {
 };
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(STRING, "figure", figure, "Only this one: 3 to 7.", .metavar = "NAME"),
+    BENCH_OPTION(STRING, "figure", figure,
+                 "Only this one: 3 to 7, or what the paper does not have: sensitivity.", .metavar = "NAME"),
     BENCH_OUTPUT_SETTINGS(struct options, "1"),
 };
 

@@ -29,8 +29,8 @@ enum {
 struct machine {
     struct rstore *rstore;
     struct sim_node *node;
-    char name[NAME_BYTES];
-    struct tarn_fabric *fabric; /* of the clients, or the master's */
+    struct tarn_fabric *fabric; /* of the clients, while there are any, or the master's */
+    uint32_t running;           /* clients */
 };
 
 struct server {
@@ -68,7 +68,6 @@ struct rstore {
     struct server servers[LAB_RSTORE_SERVERS_MAX];
     struct client clients[LAB_RSTORE_CLIENTS_MAX];
     struct phase phases[LAB_RSTORE_PHASES];
-    uint32_t ended; /* clients */
     struct lab_rstore_result result;
 };
 
@@ -189,17 +188,20 @@ static void enter_phase(const struct client *client, enum lab_rstore_phase numbe
     (void)task_sleep_until(phase->begin_ns);
 }
 
+/* End it, and wait until all others have. */
 static void leave_phase(const struct client *client, enum lab_rstore_phase number, int error)
 {
     struct rstore *rstore = client->machine->rstore;
     struct phase *phase = &rstore->phases[number];
     expect(rstore, "a call of a client", error);
-    if (++phase->left < rstore->options->clients)
-        return;
-    const struct lab_rstore_span after = count(rstore);
-    rstore->result.spans[number] = (struct lab_rstore_span){.ns = after.ns - phase->begin_ns,
-                                                            .reads = after.reads - phase->before.reads,
-                                                            .calls = after.calls - phase->before.calls};
+    if (++phase->left == rstore->options->clients) {
+        const struct lab_rstore_span after = count(rstore);
+        rstore->result.spans[number] = (struct lab_rstore_span){.ns = after.ns - phase->begin_ns,
+                                                                .reads = after.reads - phase->before.reads,
+                                                                .calls = after.calls - phase->before.calls};
+    }
+    while (phase->left < rstore->options->clients)
+        (void)task_sleep(LOOK_NS);
 }
 
 /* ---- clients ------------------------------------------------------------------------------------ */
@@ -211,36 +213,60 @@ static uint64_t bytes_of_region(const struct lab_rstore_options *options)
 
 static void connect_client(struct client *client)
 {
-    const struct rstore *rstore = client->machine->rstore;
+    struct machine *machine = client->machine;
+    const struct rstore *rstore = machine->rstore;
     const struct tarn_space_options options = {.cache_bytes = bytes_of_region(rstore->options)};
     char name[NAME_BYTES];
+    if (machine->running++ == 0)
+        expect(rstore, "opening the fabric",
+               tarn_fabric_open(sim_node_tarn(machine->node), "sim:", &machine->fabric));
     (void)snprintf(name, sizeof(name), "client-%" PRIu32, client->number);
     expect(rstore, "connecting",
-           tarn_space_connect(client->machine->fabric, MASTER, &options, TARN_FOREVER, &client->space));
+           tarn_space_connect(machine->fabric, MASTER, &options, TARN_FOREVER, &client->space));
     expect(rstore, "making a namespace",
            tarn_space_create_ns(client->space, name, name, 1, TARN_FOREVER, &client->of));
 }
 
-static void reserve(struct client *client, enum lab_rstore_phase phase)
+/* Read at places that are drawn. */
+static int read_all(struct client *client)
 {
-    const uint64_t bytes = bytes_of_region(client->machine->rstore->options);
-    enter_phase(client, phase);
-    leave_phase(client, phase, tarn_space_reserve(client->of, bytes, TARN_FOREVER));
+    const struct lab_rstore_options *options = client->machine->rstore->options;
+    const uint64_t places = bytes_of_region(options) / options->read_bytes, begin_ns = task_now();
+    int error = 0;
+    for (uint32_t i = 0; i < options->reads && error == 0; i++) {
+        uint8_t *memory = client->memory + base_random_below(&client->random, places) * options->read_bytes;
+        error = tarn_space_read(client->region, memory, options->read_bytes, TARN_FOREVER);
+    }
+    client->waited_ns = task_now() - begin_ns;
+    return error;
 }
 
-static void alloc(struct client *client, enum lab_rstore_phase phase)
+/* Make a phase's call, at the same time as all others. */
+static void play_phase(struct client *client, enum lab_rstore_phase phase)
 {
     const uint64_t bytes = bytes_of_region(client->machine->rstore->options);
+    void *memory;
+    int error;
     enter_phase(client, phase);
-    leave_phase(client, phase, tarn_space_alloc(client->of, bytes, NULL, TARN_FOREVER, &client->region));
-}
-
-static void map(struct client *client, enum lab_rstore_phase phase)
-{
-    void *memory = NULL;
-    enter_phase(client, phase);
-    leave_phase(client, phase, tarn_space_map(client->region, TARN_FOREVER, &memory));
-    client->memory = memory;
+    switch (phase) {
+    case LAB_RSTORE_RESERVE:
+    case LAB_RSTORE_RESERVE_AGAIN:
+        error = tarn_space_reserve(client->of, bytes, TARN_FOREVER);
+        break;
+    case LAB_RSTORE_ALLOC:
+    case LAB_RSTORE_ALLOC_AGAIN:
+        error = tarn_space_alloc(client->of, bytes, NULL, TARN_FOREVER, &client->region);
+        break;
+    case LAB_RSTORE_MAP:
+    case LAB_RSTORE_MAP_AGAIN:
+        error = tarn_space_map(client->region, TARN_FOREVER, &memory);
+        client->memory = error == 0 ? memory : NULL;
+        break;
+    default:
+        error = read_all(client);
+        break;
+    }
+    leave_phase(client, phase, error);
 }
 
 /* Free the region, and wait until the chunks of all are back: the master gives them back a moment later. */
@@ -272,35 +298,13 @@ static void release(const struct client *client)
 static void repeat_all(struct client *client)
 {
     tarn_space_unmap(client->region);
-    map(client, LAB_RSTORE_MAP_AGAIN);
+    play_phase(client, LAB_RSTORE_MAP_AGAIN);
     tarn_space_unmap(client->region);
     free_region(client);
-    alloc(client, LAB_RSTORE_ALLOC_AGAIN);
+    play_phase(client, LAB_RSTORE_ALLOC_AGAIN);
     free_region(client);
     release(client);
-    reserve(client, LAB_RSTORE_RESERVE_AGAIN);
-}
-
-static int read_once(struct client *client)
-{
-    const struct lab_rstore_options *options = client->machine->rstore->options;
-    const uint64_t places = bytes_of_region(options) / options->read_bytes;
-    const uint64_t offset = base_random_below(&client->random, places) * options->read_bytes;
-    const uint64_t begin_ns = task_now();
-    int error = tarn_space_read(client->region, client->memory + offset, options->read_bytes, TARN_FOREVER);
-    client->waited_ns += task_now() - begin_ns;
-    return error;
-}
-
-static void read_all(struct client *client)
-{
-    int error = 0;
-    enter_phase(client, LAB_RSTORE_READ);
-    for (uint32_t i = 0; i < client->machine->rstore->options->reads && error == 0; i++)
-        error = read_once(client);
-    leave_phase(client, LAB_RSTORE_READ, error);
-    tarn_space_unmap(client->region);
-    free_region(client);
+    play_phase(client, LAB_RSTORE_RESERVE_AGAIN);
 }
 
 static void count_connections(struct rstore *rstore)
@@ -316,34 +320,27 @@ static void count_connections(struct rstore *rstore)
 static void run_client(void *arg)
 {
     struct client *client = arg;
-    struct rstore *rstore = client->machine->rstore;
+    struct machine *machine = client->machine;
+    struct rstore *rstore = machine->rstore;
     connect_client(client);
-    reserve(client, LAB_RSTORE_RESERVE);
-    alloc(client, LAB_RSTORE_ALLOC);
-    map(client, LAB_RSTORE_MAP);
-    if (rstore->phases[LAB_RSTORE_MAP].left == rstore->options->clients)
-        count_connections(rstore);
-    if (rstore->options->reads > 0)
-        read_all(client);
-    else
+    play_phase(client, LAB_RSTORE_RESERVE);
+    play_phase(client, LAB_RSTORE_ALLOC);
+    play_phase(client, LAB_RSTORE_MAP);
+    count_connections(rstore);
+    if (rstore->options->reads > 0) {
+        play_phase(client, LAB_RSTORE_READ);
+        tarn_space_unmap(client->region);
+        free_region(client);
+    } else {
         repeat_all(client);
+    }
     expect(rstore, "deleting a namespace", tarn_space_delete_ns(client->of, TARN_FOREVER));
     tarn_space_leave_ns(client->of);
     tarn_space_disconnect(client->space);
-    rstore->ended++;
-}
-
-static void open_users(void *arg)
-{
-    struct machine *machine = arg;
-    expect(machine->rstore, "opening the fabric",
-           tarn_fabric_open(sim_node_tarn(machine->node), "sim:", &machine->fabric));
-}
-
-static void close_users(void *arg)
-{
-    struct machine *machine = arg;
+    if (--machine->running > 0)
+        return;
     tarn_fabric_close(machine->fabric);
+    machine->fabric = NULL;
 }
 
 /* ---- measuring ---------------------------------------------------------------------------------- */
@@ -369,23 +366,22 @@ static int pass(const struct rstore *rstore, sim_condition *done, void *arg)
     return -EIO;
 }
 
-static int start_node(struct rstore *rstore, struct machine *machine, const char *kind, uint32_t number,
+static int start_node(struct rstore *rstore, struct machine *machine, const char *name,
                       const struct sim_card *card)
 {
+    const struct sim_node_options options = {.name = name, .scheds = 1, .card = card};
     machine->rstore = rstore;
-    (void)snprintf(machine->name, sizeof(machine->name), "%s %" PRIu32, kind, number);
-    const struct sim_node_options options = {.name = machine->name, .scheds = 1, .card = card};
     return sim_node_open(rstore->world, &options, &machine->node);
 }
 
 static int start_nodes(struct rstore *rstore)
 {
     const struct lab_rstore_options *options = rstore->options;
-    int error = start_node(rstore, &rstore->master, MASTER, 0, options->client_card);
+    int error = start_node(rstore, &rstore->master, MASTER, options->client_card);
     for (uint32_t i = 0; i < options->machines && error == 0; i++) {
-        error = start_node(rstore, &rstore->holders[i], "servers of machine", i, options->server_card);
+        error = start_node(rstore, &rstore->holders[i], "servers", options->server_card);
         if (error == 0)
-            error = start_node(rstore, &rstore->users[i], "clients of machine", i, options->client_card);
+            error = start_node(rstore, &rstore->users[i], "clients", options->client_card);
     }
     return error;
 }
@@ -405,7 +401,6 @@ static int make_memory(struct rstore *rstore)
     if (error == 0)
         error = pass(rstore, master_has_all, rstore);
     rstore->result.made_ns = sim_world_now(rstore->world) - begin_ns;
-    rstore->result.chunks = options->servers * chunks_of_server(options);
     return error;
 }
 
@@ -413,10 +408,6 @@ static int run_clients(struct rstore *rstore)
 {
     const struct lab_rstore_options *options = rstore->options;
     int error = 0;
-    for (uint32_t i = 0; i < options->machines && error == 0; i++)
-        error = sim_spawn(rstore->users[i].node, 0, "open", open_users, &rstore->users[i]);
-    if (error == 0)
-        error = pass(rstore, NULL, NULL);
     for (uint32_t i = 0; i < options->clients && error == 0; i++) {
         struct client *client = &rstore->clients[i];
         client->machine = &rstore->users[i % options->machines];
@@ -427,13 +418,11 @@ static int run_clients(struct rstore *rstore)
     return error == 0 ? pass(rstore, NULL, NULL) : error;
 }
 
-/* End clients' fabrics, memory servers and the master, in this order. */
+/* End memory servers, and then the master. */
 static int end_all(struct rstore *rstore)
 {
     const struct lab_rstore_options *options = rstore->options;
     int error = 0;
-    for (uint32_t i = 0; i < options->machines && error == 0; i++)
-        error = sim_spawn(rstore->users[i].node, 0, "close", close_users, &rstore->users[i]);
     for (uint32_t i = 0; i < options->servers && error == 0; i++)
         error = sim_spawn(rstore->servers[i].machine->node, 0, "close", close_server, &rstore->servers[i]);
     if (error == 0)

@@ -55,7 +55,6 @@ struct lab_rstore_result {
     uint64_t made_ns; /* from when memory servers were opened until the master had all of them */
     struct lab_rstore_span spans[LAB_RSTORE_PHASES];
     uint64_t connections; /* of clients with memory servers */
-    uint64_t chunks;      /* of all memory servers */
     uint64_t read_ns;     /* a read, on average */
     uint64_t mbps;        /* of what all clients read */
     uint64_t hash;        /* of the world: equal for equal options */

@@ -1,6 +1,7 @@
 /* Exported memory of the simulated network: what one domain's peers see of the other's, taking back, plain stores, costs. */
 #include "sim/net/net_internal.h"
 #include "sim/net/testing.h"
+#include <errno.h>
 
 enum { SEEDS = 60, WORDS = 8, ROUNDS = 6 };
 
@@ -278,6 +279,92 @@ static void making_takes_time_but_no_scheduler(void **state)
     testing_run(state, make_and_register, true);
 }
 
+static void make_one(void *arg)
+{
+    struct tarn_fabric_domain *domain = arg;
+    struct tarn_fabric_region *region;
+    assert_int_equal(tarn_fabric_region_alloc(domain, SLOW_BYTES, all_rights, &region), 0);
+    tarn_fabric_region_free(region);
+}
+
+/* Make two regions at the same time. @return how long it takes */
+static uint64_t make_two(struct tarn_fabric_domain *domain)
+{
+    const uint64_t begun_ns = task_now();
+    struct task_group group;
+    task_group_init(&group);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(task_spawn(NULL, &group, "maker", make_one, domain), 0);
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    return task_now() - begun_ns;
+}
+
+static uint64_t made_in_ns;
+
+static void make_two_at_once(struct testing_fabric *testing)
+{
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, 2 * SLOW_BYTES);
+    made_in_ns = make_two(domain);
+    tarn_fabric_domain_close(domain);
+}
+
+static void pages_are_made_in_turn_or_at_once(void **state)
+{
+    struct net_testing options = {.seed = 1, .slower = SLOWER};
+    assert_int_equal(net_testing_setup(state, &options), 0);
+    testing_run(state, make_two_at_once, true);
+    const uint64_t at_once_ns = made_in_ns;
+    options.pages_in_turn = true;
+    assert_int_equal(net_testing_setup(state, &options), 0);
+    testing_run(state, make_two_at_once, true);
+    assert_in_range(made_in_ns, at_once_ns * 19 / 10, at_once_ns * 21 / 10);
+}
+
+/* ---- memory without bytes ------------------------------------------------------------------------ */
+
+enum { BLANK_BYTES = 1 << 20 };
+
+#define MUCH_BYTES (UINT64_C(1) << 42)
+
+/* More memory than a machine has. Operations on it, and what its owner copies there, move nothing; swaps are refused. */
+static void use_addresses_alone(struct testing_fabric *testing)
+{
+    const uint64_t at = MUCH_BYTES - sizeof(uint64_t);
+    uint64_t written = 7, back = 8;
+    struct testing_pair first, pair;
+    struct tarn_fabric_region *own;
+    testing_pair_open(testing, &first, NULL);
+    pair = first;
+    pair.server_domain = testing_domain(testing->fabric, 0, MUCH_BYTES);
+    testing_connect(&pair);
+    struct tarn_fabric_region *much = testing_region(pair.server_domain, MUCH_BYTES, all_rights);
+    const struct tarn_fabric_handle *handle = &much->handle;
+    const uint64_t begun_ns = task_now();
+    assert_int_equal(tarn_fabric_region_alloc(pair.client_domain, 4 * BLANK_BYTES, 0, &own), 0);
+    assert_true(task_now() - begun_ns >= UINT64_C(430000000) * 4 * BLANK_BYTES / (1 << 30));
+    tarn_fabric_mem_copy_in(much, at, &written, sizeof(written));
+    assert_int_equal(tarn_fabric_write(pair.client, 0, handle, at, &written, sizeof(written), TARN_FOREVER),
+                     0);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, handle, at, &back, sizeof(back), TARN_FOREVER), 0);
+    assert_int_equal(back, 8);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, handle, 0, own->memory, own->bytes, TARN_FOREVER), 0);
+    assert_int_equal(own->memory[0] | own->memory[own->bytes - 1], 0);
+    assert_int_equal(tarn_fabric_cas(pair.client, 0, handle, at, 0, 1, TARN_FOREVER, &back), -EACCES);
+    testing_disconnect(&pair);
+    tarn_fabric_region_free(own);
+    tarn_fabric_region_free(much);
+    tarn_fabric_domain_close(pair.server_domain);
+    testing_pair_close(&first);
+}
+
+static void memory_may_have_addresses_alone(void **state)
+{
+    const struct net_testing options = {
+        .seed = 1, .troubles = SIM_NET_ALL_TROUBLES & ~SIM_NET_LATE, .blank_bytes = BLANK_BYTES};
+    assert_int_equal(net_testing_setup(state, &options), 0);
+    testing_run(state, use_addresses_alone, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +373,8 @@ int main(void)
         cmocka_unit_test(memory_that_was_taken_back_is_the_owners),
         cmocka_unit_test(a_region_is_in_memory_once),
         cmocka_unit_test(making_takes_time_but_no_scheduler),
+        cmocka_unit_test(pages_are_made_in_turn_or_at_once),
+        cmocka_unit_test(memory_may_have_addresses_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

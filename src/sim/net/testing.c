@@ -92,6 +92,8 @@ static void net_testing_run(struct testing_fabric *testing, bool in_tasks)
     sim_net_options(world)->refuses_whole = options->refuses_whole;
     sim_net_options(world)->touched_ns *= base_max(options->slower, UINT64_C(1));
     sim_net_options(world)->registered_ns *= base_max(options->slower, UINT64_C(1));
+    sim_net_options(world)->pages_in_turn = options->pages_in_turn;
+    sim_net_options(world)->blank_bytes = options->blank_bytes;
     const struct sim_node_options node_options = {
         .name = "node",
         .scheds = TASK_TESTING_SCHEDS,

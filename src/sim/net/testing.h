@@ -15,6 +15,8 @@ struct net_testing {
     bool refuses_whole;   /* READs of whole words */
     uint64_t drive_bytes; /* of a drive on which tests may make a store; 0: there is none */
     uint64_t slower;      /* as many times as it would, a gigabyte takes to be made or registered; 0: once */
+    bool pages_in_turn;   /* as of sim_net_options() */
+    uint64_t blank_bytes; /* likewise */
 };
 
 /* of the test that is running */
