@@ -70,7 +70,7 @@ static void print_point(struct report *report, const struct lab_rstore_options *
                         const struct lab_rstore_result *result, const struct point *point)
 {
     if (!report->json) {
-        (void)fprintf(report->out, "  %-20s %-16s %8" PRIu64 " %12.6g %-7s", point->series, point->axis,
+        (void)fprintf(report->out, "  %-15s %-23s %8" PRIu64 " %12.6g %-7s", point->series, point->axis,
                       point->x, point->y, point->unit);
         if (point->paper_y != 0)
             (void)fprintf(report->out, " (%g, %+.0f %%)", point->paper_y,
@@ -223,13 +223,14 @@ static void draw_client_bandwidth(struct report *report)
 {
     struct lab_rstore_options options = usual(report);
     for (options.chunks = 1; options.chunks <= 24; options.chunks++)
-        measure_bandwidth(report, options, "64 MiB chunks", "MiB", options.chunks * UINT64_C(64),
-                          options.chunks == 6 ? PAPER_CLIENT_GBPS : 0);
+        measure_bandwidth(report, options, "a client", "MiB in chunks of 64 MiB",
+                          options.chunks * UINT64_C(64), options.chunks == 6 ? PAPER_CLIENT_GBPS : 0);
     options.chunk_bytes = SMALL_CHUNK;
     for (options.chunks = 1; options.chunks <= 384; options.chunks += options.chunks < 24   ? 1
                                                                       : options.chunks < 72 ? 4
                                                                                             : 20)
-        measure_bandwidth(report, options, "4 MiB chunks", "MiB", options.chunks * UINT64_C(4), 0);
+        measure_bandwidth(report, options, "a client", "MiB in chunks of 4 MiB", options.chunks * UINT64_C(4),
+                          0);
 }
 
 static void draw_all_bandwidth(struct report *report)
