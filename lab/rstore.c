@@ -19,13 +19,13 @@ enum {
 };
 
 /* What the paper's text prints: §IV, IV-A, IV-B and IV-C. */
-#define PAPER_RESERVE_S       22.1
-#define PAPER_MAP_S           19.9
-#define PAPER_RESERVE_AGAIN_S 0.0163
-#define PAPER_MAP_AGAIN_S     0.0033
-#define PAPER_READ_US         12
-#define PAPER_CLIENT_GBPS     59.1
-#define PAPER_ALL_GBPS        705
+#define PAPER_RESERVE_MS       22100
+#define PAPER_MAP_MS           19900
+#define PAPER_RESERVE_AGAIN_MS 16.3
+#define PAPER_MAP_AGAIN_MS     3.3
+#define PAPER_READ_US          12
+#define PAPER_CLIENT_GBPS      59.1
+#define PAPER_ALL_GBPS         705
 
 struct report {
     FILE *out;
@@ -96,6 +96,7 @@ static void print_point(struct report *report, const struct lab_rstore_options *
     base_json_u64(&json, "clients", options->clients);
     base_json_u64(&json, "chunk_bytes", options->chunk_bytes);
     base_json_u64(&json, "chunks", options->chunks);
+    base_json_u64(&json, "made_ns", result->made_ns);
     base_json_u64(&json, "reads", point->span->reads);
     base_json_u64(&json, "calls", point->span->calls);
     base_json_u64(&json, "connections", result->connections);
@@ -121,13 +122,13 @@ static const struct series {
     const char *name;
     enum lab_rstore_phase phase;
     bool with_making; /* of the servers' memory */
-    double paper_s;   /* with 36 clients */
-} control[] = {{"reserve", LAB_RSTORE_RESERVE, true, PAPER_RESERVE_S},
-               {"map", LAB_RSTORE_MAP, false, PAPER_MAP_S},
+    double paper_ms;  /* with 36 clients */
+} control[] = {{"reserve", LAB_RSTORE_RESERVE, true, PAPER_RESERVE_MS},
+               {"map", LAB_RSTORE_MAP, false, PAPER_MAP_MS},
                {"alloc", LAB_RSTORE_ALLOC, false, 0},
-               {"reserve again", LAB_RSTORE_RESERVE_AGAIN, false, PAPER_RESERVE_AGAIN_S},
+               {"reserve again", LAB_RSTORE_RESERVE_AGAIN, false, PAPER_RESERVE_AGAIN_MS},
                {"alloc again", LAB_RSTORE_ALLOC_AGAIN, false, 0},
-               {"map again", LAB_RSTORE_MAP_AGAIN, false, PAPER_MAP_AGAIN_S}};
+               {"map again", LAB_RSTORE_MAP_AGAIN, false, PAPER_MAP_AGAIN_MS}};
 
 static void measure_control(struct report *report, const struct lab_rstore_options *options, const char *axis,
                             uint64_t x)
@@ -141,8 +142,8 @@ static void measure_control(struct report *report, const struct lab_rstore_optio
         const struct lab_rstore_span *span = &result.spans[series->phase];
         const uint64_t ns = span->ns + (series->with_making ? result.made_ns : 0);
         print_point(report, options, &result,
-                    &(struct point){series->name, axis, x, "s", (double)ns / 1e9,
-                                    is_printed ? series->paper_s : 0, span});
+                    &(struct point){series->name, axis, x, "ms", (double)ns / 1e6,
+                                    is_printed ? series->paper_ms : 0, span});
     }
 }
 
@@ -194,7 +195,7 @@ static void measure_latency(struct report *report, struct lab_rstore_options opt
 static void draw_latency(struct report *report)
 {
     static const uint32_t readers[] = {1, 2, 4, 8, 12, 18, 24, 30, 36};
-    static const uint32_t sizes[] = {8, 64, 512, 4096, 65536, 1 << 20};
+    static const uint32_t sizes[] = {8, 512, 4096, 65536, 1 << 20};
     struct lab_rstore_options options = usual(report);
     for (size_t s = 0; s < base_array_count(sizes); s++) {
         options.read_bytes = sizes[s];
@@ -226,7 +227,7 @@ static void draw_client_bandwidth(struct report *report)
         measure_bandwidth(report, options, "a client", "MiB in chunks of 64 MiB",
                           options.chunks * UINT64_C(64), options.chunks == 6 ? PAPER_CLIENT_GBPS : 0);
     options.chunk_bytes = SMALL_CHUNK;
-    for (options.chunks = 1; options.chunks <= 384; options.chunks += options.chunks < 24   ? 1
+    for (options.chunks = 1; options.chunks <= 292; options.chunks += options.chunks < 24   ? 1
                                                                       : options.chunks < 72 ? 4
                                                                                             : 20)
         measure_bandwidth(report, options, "a client", "MiB in chunks of 4 MiB", options.chunks * UINT64_C(4),
