@@ -158,7 +158,7 @@ static void close_server(void *arg)
 /* ---- phases ------------------------------------------------------------------------------------- */
 
 /* What clients have posted until now. */
-static struct lab_rstore_span count(const struct rstore *rstore)
+static struct lab_rstore_span count_posted(const struct rstore *rstore)
 {
     struct lab_rstore_span span = {.ns = task_now()};
     for (uint32_t i = 0; i < rstore->options->machines; i++) {
@@ -181,7 +181,7 @@ static void enter_phase(const struct client *client, enum lab_rstore_phase numbe
     struct phase *phase = &rstore->phases[number];
     if (++phase->arrived == rstore->options->clients) {
         phase->begin_ns = task_now() + LOOK_NS;
-        phase->before = count(rstore);
+        phase->before = count_posted(rstore);
     }
     while (phase->begin_ns == 0)
         (void)task_sleep(LOOK_NS);
@@ -195,7 +195,7 @@ static void leave_phase(const struct client *client, enum lab_rstore_phase numbe
     struct phase *phase = &rstore->phases[number];
     expect(rstore, "a call of a client", error);
     if (++phase->left == rstore->options->clients) {
-        const struct lab_rstore_span after = count(rstore);
+        const struct lab_rstore_span after = count_posted(rstore);
         rstore->result.spans[number] = (struct lab_rstore_span){.ns = after.ns - phase->begin_ns,
                                                                 .reads = after.reads - phase->before.reads,
                                                                 .calls = after.calls - phase->before.calls};

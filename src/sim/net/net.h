@@ -59,7 +59,7 @@ struct sim_net_options {
      * each task that asks has a processor for it. */
     bool pages_in_turn;
 
-    /* Regions of at least so many bytes, peers' and a node's own, have addresses and no bytes, so that a world can have more
+    /* Regions of at least this size, peers' and a node's own, have addresses and no bytes, so that a world can have more
      * memory than its machine. Operations there take their time and move nothing, what an owner copies there is dropped, swaps
      * are refused. 0: none */
     uint64_t blank_bytes;

@@ -260,7 +260,7 @@ static inline uint64_t sim_net_draw(struct sim_net *net, uint64_t n)
     return base_random_below(&net->random, n);
 }
 
-/** Whether a region of so many bytes has addresses alone. */
+/** Whether a region of this size has addresses alone. */
 static inline bool sim_net_is_blank(const struct sim_net *net, uint64_t bytes)
 {
     return net->options.blank_bytes != 0 && bytes >= net->options.blank_bytes;

@@ -189,8 +189,9 @@ static int check_op(const struct sim_op *op)
     if (op->kind == TARN_FABRIC_SEND)
         return op->bytes <= peer->receive_bytes ? 0 : -EMSGSIZE;
     if (region == NULL || (region->rights & right_for(op)) == 0 || op->offset > region->bytes ||
-        op->bytes > region->bytes - op->offset || region->is_blank != is_blank(op) ||
-        (region->is_blank && swaps(op)))
+        op->bytes > region->bytes - op->offset)
+        return -EACCES;
+    if (region->is_blank != is_blank(op) || (region->is_blank && swaps(op)))
         return -EACCES;
     /* taken back while this was on its way */
     return region->freed && sim_net_draw(net_of(op), 2) == 0 ? -EACCES : 0;
