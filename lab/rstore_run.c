@@ -7,7 +7,6 @@
  *                   └──────── made_ns ────────┘
  */
 #include "lab/rstore_run.h"
-#include "cluster/cluster.h"
 #include "rpc/rpc.h"
 #include "sim/net/net.h"
 #include "sim/sim.h"
@@ -63,7 +62,6 @@ struct rstore {
     struct sim_world *world;
     struct sim_drive *drive;
     struct machine master, holders[LAB_RSTORE_MACHINES_MAX], users[LAB_RSTORE_MACHINES_MAX];
-    struct cluster *cluster;
     struct space_master *space_master;
     struct server servers[LAB_RSTORE_SERVERS_MAX];
     struct client clients[LAB_RSTORE_CLIENTS_MAX];
@@ -87,12 +85,11 @@ static void open_master(void *arg)
 {
     struct rstore *rstore = arg;
     struct tarn_node *node = sim_node_tarn(rstore->master.node);
-    const struct cluster_options member = {.name = MASTER};
     expect(rstore, "opening the fabric", tarn_fabric_open(node, "sim:", &rstore->master.fabric));
-    expect(rstore, "joining the cluster", cluster_join(node, "solo:disk", &member, &rstore->cluster));
     const struct space_master_options options = {.fabric = rstore->master.fabric,
                                                  .address = MASTER,
-                                                 .cluster = rstore->cluster,
+                                                 .cluster = "solo:disk",
+                                                 .name = MASTER,
                                                  .sched = sim_node_sched(rstore->master.node, 0),
                                                  .chunk_bytes = rstore->options->chunk_bytes};
     expect(rstore, "opening the master", space_master_open(node, &options, &rstore->space_master));
@@ -102,7 +99,6 @@ static void close_master(void *arg)
 {
     struct rstore *rstore = arg;
     space_master_close(rstore->space_master);
-    cluster_leave(rstore->cluster);
     tarn_fabric_close(rstore->master.fabric);
 }
 
@@ -139,7 +135,7 @@ static void open_server(void *arg)
     expect(rstore, "opening the fabric", tarn_fabric_open(node, "sim:", &server->fabric));
     const struct space_server_options server_options = {.fabric = server->fabric,
                                                         .address = server->name,
-                                                        .master = MASTER,
+                                                        .masters = MASTER,
                                                         .name = server->name,
                                                         .sched = sim_node_sched(server->machine->node, 0),
                                                         .memory_bytes =
