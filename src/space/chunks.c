@@ -148,11 +148,16 @@ static bool may_more_come(const struct space_master *master)
     return false;
 }
 
+int master_await_moment(uint64_t deadline_ns)
+{
+    return task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
+}
+
 int master_await_more(const struct space_master *master, uint64_t deadline_ns)
 {
     if (!may_more_come(master) || master->failed != 0)
         return -ENOSPC;
-    return task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
+    return master_await_moment(deadline_ns);
 }
 
 /* Wait until some chunks are free, if those that are leaving their namespaces, or servers that come, make that true. */
@@ -163,7 +168,7 @@ static int await_free(struct space_master *master, uint64_t count, uint64_t dead
         if (count_free(master, true) < count || master->failed != 0)
             error = master_await_more(master, deadline_ns);
         else
-            error = task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
+            error = master_await_moment(deadline_ns);
     }
     return error;
 }

@@ -290,6 +290,9 @@ void master_region_take_chunks(struct space_master *master, struct master_region
 /** The number of regions of all namespaces. */
 uint64_t master_count_regions(const struct space_master *master);
 
+/** Whether chunks of a namespace's regions are about to be spare. */
+bool master_is_reclaiming(const struct space_master *master, const struct master_space *space);
+
 /** Give back the regions that are freed and that nobody holds, and free namespaces that were deleted. Yields. */
 void master_reclaim(struct space_master *master);
 
@@ -325,6 +328,9 @@ base_must_check int master_reserve(struct space_master *master, struct master_sp
 
 /** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
 int master_release(struct space_master *master, struct master_space *space, uint64_t count);
+
+/** Wait a little for what is about to be. @return 0: look again; -EAGAIN: the deadline has passed; -ECANCELED. Yields. */
+base_must_check int master_await_moment(uint64_t deadline_ns);
 
 /** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -EAGAIN: the
  * deadline has passed; -ECANCELED. Yields. */

@@ -314,7 +314,8 @@ static int node_of_wish(const struct space_master *master, const struct wish *wi
     return *ret_server == NULL ? -ENOENT : 0;
 }
 
-/* Wait until there are the chunks that a wish takes, if servers that come make that true. @param ret_node  as above */
+/* Wait until there are the chunks that a wish takes, if servers that come, or regions that go, make that true. @param ret_node  as
+ * above */
 static int find_spare(const struct space_master *master, const struct wish *wish, uint64_t deadline_ns,
                       struct master_server **ret_node)
 {
@@ -328,7 +329,8 @@ static int find_spare(const struct space_master *master, const struct wish *wish
         const uint64_t spare = *ret_node == NULL ? space->spare_count : space->spare[(*ret_node)->slot].count;
         if (spare >= chunks_of(master, wish->bytes))
             return 0;
-        error = master_await_more(master, deadline_ns);
+        error = master_is_reclaiming(master, space) ? master_await_moment(deadline_ns)
+                                                    : master_await_more(master, deadline_ns);
         if (error != 0)
             return error;
     }

@@ -139,26 +139,37 @@ uint64_t master_count_regions(const struct space_master *master)
 
 /* ---- giving back -------------------------------------------------------------------------------- */
 
-/* A region that is freed and that nobody holds, or will. @return NULL: there is none */
-static struct master_region *find_reclaimable(const struct space_master *master)
+/* A region of a namespace that is freed and that nobody holds, or will. @return NULL: there is none */
+static struct master_region *find_reclaimable(const struct space_master *master,
+                                              const struct master_space *space)
 {
-    for (uint32_t i = 0; i < master->spaces.count; i++) {
-        const struct master_space *space = master->spaces.items[i];
-        const bool is_settled =
-            master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
-        for (uint32_t k = 0; k < space->regions.count && is_settled; k++) {
-            struct master_region *region = space->regions.items[k];
-            if (region->is_freed && region->is_stored && region->holds == 0 && !region->is_going)
-                return region;
-        }
+    const bool is_settled =
+        master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
+    for (uint32_t i = 0; i < space->regions.count && is_settled; i++) {
+        struct master_region *region = space->regions.items[i];
+        if (region->is_freed && region->is_stored && region->holds == 0)
+            return region;
     }
     return NULL;
+}
+
+bool master_is_reclaiming(const struct space_master *master, const struct master_space *space)
+{
+    return master->failed == 0 && find_reclaimable(master, space) != NULL;
+}
+
+static struct master_region *find_any_reclaimable(const struct space_master *master)
+{
+    struct master_region *region = NULL;
+    for (uint32_t i = 0; i < master->spaces.count && region == NULL; i++)
+        region = find_reclaimable(master, master->spaces.items[i]);
+    return region;
 }
 
 void master_reclaim(struct space_master *master)
 {
     struct master_region *region;
-    while (master->failed == 0 && (region = find_reclaimable(master)) != NULL) {
+    while (master->failed == 0 && (region = find_any_reclaimable(master)) != NULL) {
         struct master_set set;
         region->is_going = true;
         master_set_init(&set);
