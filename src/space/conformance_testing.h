@@ -6,6 +6,7 @@
 
 extern const struct testing_suite space_conformance; /* reading, writing, swapping */
 extern const struct testing_suite space_lifecycle;   /* what becomes of namespaces, regions and chunks */
+extern const struct testing_suite space_sync;        /* barriers and queues */
 extern const struct testing_suite
     space_hostile; /* clients that lie, fall silent, reach for others; no memory */
 

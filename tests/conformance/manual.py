@@ -48,7 +48,7 @@ def verbs_are_those_of_the_command(tarn, folder):
 def calls_are_those_of_the_header(_, folder):
     for name, example in (("depot", "hello.c"), ("fabric", "ring.c"), ("rpc", "calls.c"), ("kv", "anywhere.c"), ("space", "place.c")):
         text = page(folder, f"tarn-{name}.3")
-        header = page(folder, f"../../include/tarn/{name}.h")
+        header = "".join(page(folder, f"../../include/tarn/{file}.h") for file in ([name, "space_sync"] if name == "space" else [name]))
         calls = re.findall(rf"^TARN_API [^(]*?\b(tarn_{name}_\w+)\(", header, re.MULTILINE)
         expect(len(calls) >= 9, f"calls: {calls}")
         for call in calls:
