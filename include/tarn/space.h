@@ -195,12 +195,18 @@ struct tarn_space_server_row {
     uint64_t free_bytes; /**< of these, what no namespace has; 0 while it is not there */
     uint32_t number;
     bool is_there; /**< the master is in contact with it */
+
+    /* what the server tells of itself, up to a quarter of a lease ago */
+    uint32_t connections; /**< of clients; each has one for each namespace */
+    uint64_t dirty_bytes; /**< what is to be zeroed before another namespace has it */
+    uint64_t refused;     /**< connections of clients that it has refused since it was started */
 };
 
 /** A namespace, as clients see it that have not joined it. */
 struct tarn_space_namespace_row {
     const char *name;
-    uint64_t spare_bytes; /**< reserved, and of no region */
+    uint64_t spare_bytes;  /**< reserved, and of no region */
+    uint64_t region_bytes; /**< of its regions' chunks */
     uint32_t number;
     uint32_t regions; /**< with those that were freed and that clients still hold */
 };
@@ -215,10 +221,18 @@ struct tarn_space_region_row {
     enum tarn_space_class memory_class;
 };
 
+/** A number that the master tells of itself. */
+struct tarn_space_statistic_row {
+    const char *
+        name; /**< in the form of Prometheus: a counter, which began at 0 with the master, ends with _total */
+    uint64_t value;
+};
+
 /** What a listing shows things to. May call the space. @return 0: go on; anything else ends the listing, which returns it */
 typedef int tarn_space_server_function(void *arg, const struct tarn_space_server_row *server);
 typedef int tarn_space_namespace_function(void *arg, const struct tarn_space_namespace_row *space_namespace);
 typedef int tarn_space_region_function(void *arg, const struct tarn_space_region_row *region);
+typedef int tarn_space_statistic_function(void *arg, const struct tarn_space_statistic_row *statistic);
 
 /** Show all memory servers, in the order of their numbers. @return 0; what `visit` returns. Yields. */
 TARN_API TARN_MUST_CHECK int tarn_space_list_servers(struct tarn_space *space,
@@ -235,6 +249,11 @@ TARN_API TARN_MUST_CHECK int tarn_space_list_namespaces(struct tarn_space *space
 TARN_API TARN_MUST_CHECK int tarn_space_list_regions(struct tarn_space_namespace *space_namespace,
                                                      tarn_space_region_function *visit, void *arg,
                                                      uint64_t deadline_ns);
+
+/** Show what the master tells of itself; docs/space.md has the names. @return 0; what `visit` returns. Yields. */
+TARN_API TARN_MUST_CHECK int tarn_space_list_statistics(struct tarn_space *space,
+                                                        tarn_space_statistic_function *visit, void *arg,
+                                                        uint64_t deadline_ns);
 
 /* ---- local memory ------------------------------------------------------------------------------- */
 

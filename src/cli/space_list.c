@@ -1,4 +1,4 @@
-/* tarn space list, stat: names alone, and all that a master tells. */
+/* tarn space list, stat: names alone, and all that a master tells; space_metrics.c tells that to Prometheus. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/space.h"
@@ -12,6 +12,7 @@ struct list_options {
 struct stat_options {
     const char *secret_file;
     bool json;
+    bool metrics;
 };
 
 static const struct base_setting list_settings[] = {
@@ -21,7 +22,11 @@ static const struct base_setting stat_settings[] = {
     {.name = "json",
      .type = BASE_SETTING_BOOL,
      .help = "Print one JSON object.",
-     .offset = offsetof(struct stat_options, json)}};
+     .offset = offsetof(struct stat_options, json)},
+    {.name = "metrics",
+     .type = BASE_SETTING_BOOL,
+     .help = "Print numbers as Prometheus reads them.",
+     .offset = offsetof(struct stat_options, metrics)}};
 static const struct cli_arguments list_arguments = {list_settings, base_array_count(list_settings)};
 static const struct cli_arguments stat_arguments = {stat_settings, base_array_count(stat_settings)};
 
@@ -107,6 +112,12 @@ static int run_list(const void *parsed, const char *const *words, size_t count)
 
 /* ---- stat, as JSON ------------------------------------------------------------------------------- */
 
+static int write_statistic(void *arg, const struct tarn_space_statistic_row *row)
+{
+    base_json_u64(arg, row->name, row->value);
+    return 0;
+}
+
 static int write_server(void *arg, const struct tarn_space_server_row *row)
 {
     struct base_json *json = arg;
@@ -117,6 +128,9 @@ static int write_server(void *arg, const struct tarn_space_server_row *row)
     base_json_bool(json, "there", row->is_there);
     base_json_u64(json, "bytes", row->bytes);
     base_json_u64(json, "free_bytes", row->free_bytes);
+    base_json_u64(json, "dirty_bytes", row->dirty_bytes);
+    base_json_u64(json, "connections", row->connections);
+    base_json_u64(json, "connections_refused_total", row->refused);
     base_json_object_end(json);
     return 0;
 }
@@ -129,6 +143,7 @@ static int write_namespace(void *arg, const struct tarn_space_namespace_row *row
     base_json_string(json, "name", row->name);
     base_json_u64(json, "regions", row->regions);
     base_json_u64(json, "spare_bytes", row->spare_bytes);
+    base_json_u64(json, "region_bytes", row->region_bytes);
     base_json_object_end(json);
     return 0;
 }
@@ -157,8 +172,12 @@ static int write_stat(const struct cli_space *space)
     struct base_json json;
     base_json_init_file(&json, stdout);
     base_json_object_begin(&json, NULL);
+    base_json_object_begin(&json, "master");
+    int error = tarn_space_list_statistics(space->space, write_statistic, &json, cli_space_deadline());
+    base_json_object_end(&json);
     base_json_array_begin(&json, "servers");
-    int error = tarn_space_list_servers(space->space, write_server, &json, cli_space_deadline());
+    if (error == 0)
+        error = tarn_space_list_servers(space->space, write_server, &json, cli_space_deadline());
     base_json_array_end(&json);
     base_json_array_begin(&json, "namespaces");
     if (error == 0)
@@ -243,10 +262,15 @@ static int run_stat(const void *parsed, const char *const *words, size_t count)
     const struct stat_options *options = parsed;
     struct cli_region_name name;
     struct cli_space space = {.joined = NULL};
+    if (options->json && options->metrics)
+        return cli_usage("--json or --metrics?");
     int status = open_named(words, count, options->secret_file, &name, &space);
     if (status != CLI_OK)
         return status;
-    return close_told(&space, &name, options->json ? write_stat(&space) : show_stat(&space));
+    return close_told(&space, &name,
+                      options->json      ? write_stat(&space)
+                      : options->metrics ? cli_space_print_metrics(space.space)
+                                         : show_stat(&space));
 }
 
 int cli_space_list(int argc, char **argv)

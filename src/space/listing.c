@@ -1,4 +1,4 @@
-/* What there is in a space, as the master lists it: memory servers, namespaces, and regions of a namespace. */
+/* What there is in a space, as the master lists it: memory servers, namespaces, regions of a namespace, and its own numbers. */
 #include "space/client.h"
 #include <errno.h>
 
@@ -9,6 +9,7 @@ struct listing {
         tarn_space_server_function *server;
         tarn_space_namespace_function *space_namespace;
         tarn_space_region_function *region;
+        tarn_space_statistic_function *statistic;
     } visit;
     void *arg;
     uint64_t chunk_bytes;
@@ -46,6 +47,9 @@ static int show_server(struct listing *listing, struct space_cursor *cursor)
     row.bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.free_bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.is_there = space_take(cursor, 1) != 0;
+    row.dirty_bytes = space_take(cursor, 4) * listing->chunk_bytes;
+    row.connections = (uint32_t)space_take(cursor, 4);
+    row.refused = space_take(cursor, 8);
     return cursor->is_wrong ? -EPROTO : listing->visit.server(listing->arg, &row);
 }
 
@@ -55,6 +59,7 @@ static int show_namespace(struct listing *listing, struct space_cursor *cursor)
     struct tarn_space_namespace_row row = {.name = name, .number = take_number(listing, cursor)};
     row.regions = (uint32_t)space_take(cursor, 4);
     row.spare_bytes = space_take(cursor, 8) * listing->chunk_bytes;
+    row.region_bytes = space_take(cursor, 8) * listing->chunk_bytes;
     take_name(cursor, space_take(cursor, 2), name);
     return cursor->is_wrong ? -EPROTO : listing->visit.space_namespace(listing->arg, &row);
 }
@@ -79,6 +84,15 @@ static int show_region(struct listing *listing, struct space_cursor *cursor)
                : listing->visit.region(listing->arg, &row);
 }
 
+static int show_statistic(struct listing *listing, struct space_cursor *cursor)
+{
+    char name[TARN_SPACE_NAME_MAX + 1];
+    (void)take_number(listing, cursor);
+    const struct tarn_space_statistic_row row = {.name = name, .value = space_take(cursor, 8)};
+    take_name(cursor, space_take(cursor, 2), name);
+    return cursor->is_wrong ? -EPROTO : listing->visit.statistic(listing->arg, &row);
+}
+
 /* Ask for the next page of rows. */
 static int ask_for_page(struct tarn_space *space, const struct listing *listing, uint32_t space_number,
                         uint8_t *page, uint64_t deadline_ns, uint32_t *ret_bytes)
@@ -93,8 +107,11 @@ static int ask_for_page(struct tarn_space *space, const struct listing *listing,
 
 static int show_page(struct listing *listing, const uint8_t *page, uint32_t bytes)
 {
-    static int (*const shows[])(struct listing * listing, struct space_cursor * cursor) = {
-        [SPACE_SERVERS] = show_server, [SPACE_NAMESPACES] = show_namespace, [SPACE_REGIONS] = show_region};
+    static int (*const shows[])(struct listing * listing,
+                                struct space_cursor * cursor) = {[SPACE_SERVERS] = show_server,
+                                                                 [SPACE_NAMESPACES] = show_namespace,
+                                                                 [SPACE_REGIONS] = show_region,
+                                                                 [SPACE_STATISTICS] = show_statistic};
     struct space_cursor cursor = space_cursor_from(page, bytes);
     int error = 0;
     while (error == 0 && !space_cursor_is_done(&cursor))
@@ -140,4 +157,11 @@ int tarn_space_list_regions(struct tarn_space_namespace *of, tarn_space_region_f
 {
     struct listing listing = {.kind = SPACE_REGIONS, .visit.region = visit, .arg = arg};
     return show_all(of->space, &listing, of->number, deadline_ns);
+}
+
+int tarn_space_list_statistics(struct tarn_space *space, tarn_space_statistic_function *visit, void *arg,
+                               uint64_t deadline_ns)
+{
+    struct listing listing = {.kind = SPACE_STATISTICS, .visit.statistic = visit, .arg = arg};
+    return show_all(space, &listing, 0, deadline_ns);
 }

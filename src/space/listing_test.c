@@ -137,10 +137,86 @@ static void servers_are_listed_in_the_order_of_their_numbers(struct testing_fabr
     space_testing_run(testing, 0, list_servers);
 }
 
+static int see_statistic(void *arg, const struct tarn_space_statistic_row *row)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } expected[] = {{"servers", TESTING_SERVERS},
+                    {"memory_bytes", TESTING_SERVERS * TESTING_CHUNKS * TESTING_CHUNK_BYTES},
+                    {"free_bytes", (TESTING_SERVERS * TESTING_CHUNKS - 3) * TESTING_CHUNK_BYTES},
+                    {"namespaces", 1},
+                    {"regions", 1},
+                    {"sessions", 1},
+                    {"secrets_refused_total", 1},
+                    {"connections_refused_total", 0}};
+    for (unsigned i = 0; i < base_array_count(expected); i++) {
+        if (strcmp(expected[i].name, row->name) == 0)
+            assert_int_equal(row->value, expected[i].value);
+        *(unsigned *)arg += strcmp(expected[i].name, row->name) == 0;
+    }
+    assert_true(row->value > 0 || strcmp(row->name, "epoch") != 0);
+    return 0;
+}
+
+/* What the servers tell of themselves, and of namespaces. */
+struct told {
+    uint64_t connections;
+    uint64_t spare_bytes, region_bytes;
+};
+
+static int sum_server(void *arg, const struct tarn_space_server_row *row)
+{
+    ((struct told *)arg)->connections += row->connections;
+    assert_int_equal(row->refused, 0);
+    assert_int_equal(row->dirty_bytes, 0);
+    return 0;
+}
+
+static int sum_namespace(void *arg, const struct tarn_space_namespace_row *row)
+{
+    struct told *told = arg;
+    told->spare_bytes += row->spare_bytes;
+    told->region_bytes += row->region_bytes;
+    return 0;
+}
+
+static void list_statistics(struct space_testing *self)
+{
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "graph", 3), *none;
+    struct tarn_space_region *region = space_testing_alloc(of, TESTING_CHUNK_BYTES + 1, TARN_SPACE_BULK);
+    struct told told = {.connections = 0};
+    const uint64_t deadline_ns = SOON;
+    unsigned seen = 0;
+    void *memory;
+    assert_int_equal(tarn_space_map(region, SOON, &memory), 0); /* connects with two servers */
+    assert_int_equal(tarn_space_join_ns(self->space, "graph", "x", 1, SOON, &none), -EACCES);
+    assert_int_equal(tarn_space_list_statistics(self->space, see_statistic, &seen, SOON), 0);
+    assert_int_equal(seen, 8);
+    while (told.connections != 2) { /* they tell before long */
+        assert_true(task_now() < deadline_ns);
+        told.connections = 0;
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        assert_int_equal(tarn_space_list_servers(self->space, sum_server, &told, SOON), 0);
+    }
+    assert_int_equal(tarn_space_list_namespaces(self->space, sum_namespace, &told, SOON), 0);
+    assert_int_equal(told.spare_bytes, TESTING_CHUNK_BYTES);
+    assert_int_equal(told.region_bytes, 2 * TESTING_CHUNK_BYTES);
+    tarn_space_unmap(region);
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void numbers_are_told(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, list_statistics);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(all_namespaces_are_listed)                                                                          \
     EACH(regions_are_listed_with_their_holders)                                                              \
-    EACH(servers_are_listed_in_the_order_of_their_numbers)
+    EACH(servers_are_listed_in_the_order_of_their_numbers)                                                   \
+    EACH(numbers_are_told)
 
 SUITE(TESTING_BOTH)
 

@@ -70,6 +70,11 @@ struct master_server {
     uint32_t unfenced_count; /* namespaces in which peers of those sessions could still write then */
     uint32_t unfenced[MASTER_UNFENCED_MAX]; /* their numbers */
     struct task_semaphore work;             /* posted when its attendant has something to do */
+
+    /* as it has told last */
+    uint32_t dirty_count;   /* chunks that are to be zeroed */
+    uint32_t client_count;  /* connections of clients */
+    uint64_t refused_count; /* connections of clients that it has refused since it was opened */
 };
 
 struct master_space {

@@ -575,11 +575,23 @@ static void list_servers(struct asking *asking, uint32_t from)
         space_put(&to, server->chunk_count, 4);
         space_put(&to, server->is_live ? server->free.count : 0, 4);
         space_put(&to, server->connection != NULL, 1);
+        space_put(&to, server->dirty_count, 4);
+        space_put(&to, server->client_count, 4);
+        space_put(&to, server->refused_count, 8);
         if (to.is_wrong)
             return;
         asking->to = to;
         from = server->number + 1;
     }
+}
+
+/* Count the chunks that the regions of a namespace have. */
+static uint64_t count_bound(const struct master_space *space)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < space->regions.count; i++)
+        count += ((const struct master_region *)space->regions.items[i])->chunk_count;
+    return count;
 }
 
 static void list_spaces(struct asking *asking, uint32_t from)
@@ -592,6 +604,7 @@ static void list_spaces(struct asking *asking, uint32_t from)
         space_put(&to, space->number, 4);
         space_put(&to, space->regions.count, 4);
         space_put(&to, space->spare_count, 8);
+        space_put(&to, count_bound(space), 8);
         space_put(&to, strlen(space->name), 2);
         space_put_bytes(&to, space->name, strlen(space->name));
         if (to.is_wrong)
@@ -618,18 +631,47 @@ static void list_regions(struct asking *asking, const struct master_space *space
     }
 }
 
+/* Write the master's own numbers. Counters, which begin at 0 with the master, end with _total. */
+static void list_statistics(struct asking *asking, uint32_t from)
+{
+    struct space_master_stats stats;
+    space_master_stats(asking->master, &stats);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } all[] = {{"epoch", stats.epoch},
+               {"servers", stats.servers},
+               {"memory_bytes", stats.chunks * asking->master->chunk_bytes},
+               {"free_bytes", stats.chunks_free * asking->master->chunk_bytes},
+               {"namespaces", stats.namespaces},
+               {"regions", stats.regions},
+               {"sessions", stats.sessions},
+               {"sessions_expired_total", stats.expired},
+               {"secrets_refused_total", stats.secrets_refused},
+               {"connections_refused_total", stats.sessions_refused},
+               {"metadata_writes_total", stats.stores}};
+    for (uint32_t i = from; i < base_array_count(all); i++) {
+        space_put(&asking->to, i, 4);
+        space_put(&asking->to, all[i].value, 8);
+        space_put(&asking->to, strlen(all[i].name), 2);
+        space_put_bytes(&asking->to, all[i].name, strlen(all[i].name));
+    }
+}
+
 static int ask_list(struct asking *asking)
 {
     const uint32_t kind = (uint32_t)space_take(&asking->from, 4);
     const uint32_t number = (uint32_t)space_take(&asking->from, 4),
                    from = (uint32_t)space_take(&asking->from, 4);
-    if (!is_taken(asking) || kind > SPACE_REGIONS || (kind == SPACE_REGIONS) != (number != 0))
+    if (!is_taken(asking) || kind > SPACE_STATISTICS || (kind == SPACE_REGIONS) != (number != 0))
         return -EINVAL;
     const struct master_space *space = master_space_of(asking->master, number);
     if (kind == SPACE_SERVERS)
         list_servers(asking, from);
     else if (kind == SPACE_NAMESPACES)
         list_spaces(asking, from);
+    else if (kind == SPACE_STATISTICS)
+        list_statistics(asking, from);
     else if (space != NULL && !space->is_deleted && master_list_has(&asking->session->spaces, space))
         list_regions(asking, space, from);
     else

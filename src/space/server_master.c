@@ -81,8 +81,15 @@ static int obey_fence(void *arg, struct tarn_rpc_request *request)
 
 static int obey_ping(void *arg, struct tarn_rpc_request *request)
 {
+    struct space_server_stats stats;
+    struct space_cursor to = space_cursor_to(request->result, request->room);
     note_heard(arg);
-    return request->bytes == 0 ? 0 : -EINVAL;
+    space_server_stats(arg, &stats);
+    space_put(&to, stats.dirty, 4);
+    space_put(&to, stats.connections, 4);
+    space_put(&to, stats.refused, 8);
+    request->result_bytes = (uint32_t)space_cursor_count(&to, request->result);
+    return request->bytes == 0 && !to.is_wrong ? 0 : -EINVAL;
 }
 
 static const struct tarn_rpc_method orders[SPACE_ORDERS] = {

@@ -328,6 +328,20 @@ static int unassign_some(struct space_master *master, struct master_server *serv
     return error;
 }
 
+/* Ask a server whether it is there, and what it has to tell of itself. */
+static int ping_server(struct master_server *server, uint64_t deadline_ns)
+{
+    uint8_t told[SPACE_PING_BYTES];
+    int error = master_order(server, SPACE_PING, NULL, 0, told, sizeof(told), deadline_ns);
+    if (error != 0)
+        return error;
+    struct space_cursor cursor = space_cursor_from(told, sizeof(told));
+    server->dirty_count = (uint32_t)space_take(&cursor, 4);
+    server->client_count = (uint32_t)space_take(&cursor, 4);
+    server->refused_count = space_take(&cursor, 8);
+    return 0;
+}
+
 /* Do one thing for a server, or wait until there is one. @return an error of the connection's */
 static int attend_once(struct space_master *master, struct master_server *server)
 {
@@ -347,7 +361,7 @@ static int attend_once(struct space_master *master, struct master_server *server
         if (error == 0)
             error = fence_others(master, server, deadline_ns);
     } else if (task_semaphore_wait(&server->work, now + master->lease_ns / BEATS) != 0) {
-        error = master_order(server, SPACE_PING, NULL, 0, NULL, 0, deadline_ns);
+        error = ping_server(server, deadline_ns);
     }
     return error;
 }

@@ -62,7 +62,9 @@ enum space_order {
 #define SPACE_FENCE_FIRST 1U
 #define SPACE_FENCE_LAST  2U
 
-enum space_kind { SPACE_SERVERS, SPACE_NAMESPACES, SPACE_REGIONS };
+enum space_kind { SPACE_SERVERS, SPACE_NAMESPACES, SPACE_REGIONS, SPACE_STATISTICS };
+
+#define SPACE_PING_BYTES 16 /* of the answer to PING */
 
 /* A place in bytes that are written, or taken. */
 struct space_cursor {

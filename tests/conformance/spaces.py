@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -155,6 +156,23 @@ def what_was_put_is_got(tarn):
                 expect(space.do("get", "graph/edges") == content[::-1], "the old bytes are still there")
 
 
+def metrics_of(space):
+    """The numbers for Prometheus by name and labels, in the form of its text format, version 0.0.4: the lines of a family stand together."""
+    numbers, types, family = {}, {}, None
+    for line in space.do("stat", "--metrics").decode().splitlines():
+        if line.startswith("# HELP "):
+            expect(re.fullmatch(r"# HELP tarn_space_[a-z_]+ [A-Z].*\.", line), line)
+        elif line.startswith("# TYPE "):
+            family, kind = re.fullmatch(r"# TYPE tarn_space_([a-z_]+) (counter|gauge)", line).groups()
+            expect(family not in types and (kind == "counter") == family.endswith("_total"), line)
+            types[family] = kind
+        else:
+            key, value = re.fullmatch(r'tarn_space_([a-z_]+(?:\{(?:server|namespace)="[\w.-]+"\})?) (\d+)', line).groups()
+            expect(key.split("{")[0] == family and key not in numbers, line)
+            numbers[key] = int(value)
+    return numbers
+
+
 def it_is_told_what_there_is(tarn):
     with serving.folder() as folder, space_of(tarn, folder, "space") as space:
         put_and_get(space, folder, bytes(6 * CHUNK))
@@ -170,6 +188,14 @@ def it_is_told_what_there_is(tarn):
         expect([space["name"] for space in stat["namespaces"]] == ["graph", "empty"], f"{stat}")
         lines = space.do("stat", "graph").decode().splitlines()
         expect(any("2 of 2 memory servers" in line for line in lines), f"{lines}")
+        expect(stat["master"]["regions"] == 1 and stat["master"]["servers"] == 2, f"{stat}")
+        metrics = metrics_of(space)
+        names = sorted({re.search('server="(.*)"', key)[1] for key in metrics if "{server=" in key})
+        expect(names == sorted(server["name"] for server in stat["servers"]), f"{names}")
+        expect([metrics[f'server_free_bytes{{server="{name}"}}'] for name in names] == [MEMORY - 3 * CHUNK] * 2, f"{metrics}")
+        expect(metrics['namespace_region_bytes{namespace="graph"}'] == 6 * CHUNK and metrics["free_bytes"] == 2 * MEMORY - 6 * CHUNK,
+               f"{metrics}")
+        expect(metrics['namespace_regions{namespace="empty"}'] == 0 and metrics["secrets_refused_total"] == 0, f"{metrics}")
         space.do("drop", "graph/edges")
         space.refuses("get", "graph/edges", because="no region edges")
         await_that(lambda: space.stat()["namespaces"][0]["spare_bytes"] == 6 * CHUNK, "the memory is not spare")
@@ -333,7 +359,7 @@ def what_is_wrong_is_told(tarn):
         fails(tarn, "space", "put", url, "a/b", f"{folder}/none", because="No such file")
         fails(tarn, "space", "put", url, "a/b", "/dev/null", because="is no file")
         fails(tarn, "space", "put", url, "a/b", written(f"{folder}/empty", b""), because="is empty")
-        for words in (["list"], ["list", "here"], ["list", url, "a/b"], ["list", url, "a", "b"], ["create", url], ["create", url, "a/b"],
+        for words in (["list"], ["stat", url, "--json", "--metrics"], ["list", "here"], ["list", url, "a/b"], ["list", url, "a", "b"], ["create", url], ["create", url, "a/b"],
                       ["put", url, "a"], ["put", url, "a/b/c", folder], ["get", url, "a b/c"], ["drop", url, "/x"], ["none"], []):
             is_misuse(tarn, "space", *words)
 
