@@ -289,7 +289,8 @@ static void crowd_sessions(struct space_testing *self)
 
 static void the_living_are_not_fenced(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 2 * BASE_NS_PER_SECOND, crowd_sessions);
+    if (!testing->subject->is_slow) /* so many sessions would end before the last has begun */
+        space_testing_run(testing, 2 * BASE_NS_PER_SECOND, crowd_sessions);
 }
 
 /* The lease ends after operations were posted, and before their completions are taken. */

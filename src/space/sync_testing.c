@@ -86,7 +86,8 @@ struct work {
     /* of queues */
     _Atomic unsigned given[CLIENTS][5000]; /* how often each item of each producer was given out */
     unsigned pushed[CLIENTS];
-    _Atomic bool goes_on; /* producers go on, beyond `times` */
+    _Atomic bool goes_on;     /* producers go on, beyond `times` */
+    _Atomic unsigned entered; /* clients that use the queue */
 };
 
 static void take_steps(void *arg)
@@ -434,6 +435,12 @@ static void a_slow_producer_is_passed(struct testing_fabric *testing)
 enum { ITEMS_MAX = base_array_count(((struct work *)0)->given[0]) };
 #define END UINT64_MAX /* the item at which a consumer stops */
 
+static void begin_to_use(struct client *client, struct tarn_space_queue *queue)
+{
+    assert_int_equal(tarn_space_queue_init(queue, client->region, AT, SOON), 0);
+    atomic_fetch_add(&client->work->entered, 1);
+}
+
 static void produce(void *arg)
 {
     struct client *client = arg;
@@ -441,7 +448,7 @@ static void produce(void *arg)
     struct tarn_space_queue queue;
     uint64_t i = 0;
     enter(client);
-    assert_int_equal(tarn_space_queue_init(&queue, client->region, AT, SOON), 0);
+    begin_to_use(client, &queue);
     for (; i < work->times || (atomic_load(&work->goes_on) && i < ITEMS_MAX); i++) {
         push(&queue, (uint64_t)client->number << 40 | i, 0);
         if (atomic_load(&work->goes_on))
@@ -458,7 +465,7 @@ static void consume(void *arg)
     struct tarn_space_queue queue;
     uint64_t item, next[CLIENTS] = {0};
     enter(client);
-    assert_int_equal(tarn_space_queue_init(&queue, client->region, AT, SOON), 0);
+    begin_to_use(client, &queue);
     for (;;) {
         assert_int_equal(tarn_space_queue_pop(&queue, SOON, &item), 0);
         if (item == END)
@@ -483,6 +490,11 @@ static void share_work(struct space_testing *self, struct tarn_space_region *wor
     assert_int_equal(tarn_space_queue_format(words, AT, CAPACITY, SOON), 0);
     start_clients(self, work, consumers, CLIENTS - 1, consume);
     start_clients(self, work, producers, CLIENTS, produce);
+    const uint64_t deadline_ns = SOON;
+    while (atomic_load(&work->entered) < 2 * CLIENTS - 1) {
+        assert_true(task_now() < deadline_ns);
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    }
     if (meanwhile != NULL)
         meanwhile(self);
     atomic_store(&work->goes_on, false);

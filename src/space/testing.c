@@ -88,7 +88,8 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
                        void (*function)(struct space_testing *self))
 {
     static _Atomic unsigned number;
-    struct space_testing self = {.testing = testing, .lease_ns = lease_ns == 0 ? TESTING_LEASE_NS : lease_ns};
+    const bool is_usual = lease_ns == 0 || testing->subject->is_slow;
+    struct space_testing self = {.testing = testing, .lease_ns = is_usual ? TESTING_LEASE_NS : lease_ns};
     if (testing->drive != NULL)
         (void)snprintf(self.path, sizeof(self.path), "%s", testing->drive);
     else
