@@ -320,6 +320,7 @@ struct tarn_space_op {
     uint64_t before; /**< CAS and FAA: the word before */
     int32_t result;  /**< 0 or negative errno, once it has finished */
     bool finished;
+    bool has_run;               /* CAS and FAA: `before` is known, also where it does not count */
     uint64_t done_bytes;        /* bytes whose operations were posted */
     uint64_t bytes;             /* of all vectors */
     uint32_t pieces;            /* operations of the fabric that are posted for it */

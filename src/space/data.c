@@ -90,8 +90,10 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
 {
     struct tarn_space_op *op = piece->owner;
     const int result = outcome_of(space, piece->op.result);
-    if (is_swap(op->kind))
+    if (is_swap(op->kind)) {
         op->before = piece->op.before;
+        op->has_run = piece->op.result == 0;
+    }
     if (result != 0) {
         op->region->is_in_doubt = op->region->is_in_doubt || op->kind != TARN_FABRIC_READ;
         op->done_bytes = op->bytes; /* nothing more is posted */
@@ -187,7 +189,7 @@ static int begin_op(struct tarn_space_op *op)
     op->before = op->done_bytes = op->bytes = 0;
     op->pieces = 0;
     op->result = 0;
-    op->finished = false;
+    op->finished = op->has_run = false;
     if (op->region->error != 0)
         return op->region->error;
     if (is_swap(op->kind)) {

@@ -51,11 +51,25 @@ int sync_load(struct tarn_space_region *region, uint64_t offset, uint32_t count,
 int sync_cas(struct tarn_space_region *region, uint64_t offset, uint64_t compare, uint64_t operand,
              uint64_t deadline_ns, uint64_t *ret_before)
 {
+    struct tarn_space *space = region->of->space;
+    struct tarn_space_op op;
     uint64_t end_ns = operation_end_ns(deadline_ns);
+    bool again;
     int error;
-    do
-        error = tarn_space_cas(region, offset, compare, operand, end_ns, ret_before);
-    while (is_to_repeat(region, &error, deadline_ns, &end_ns));
+    do {
+        op = (struct tarn_space_op){.kind = TARN_FABRIC_CAS,
+                                    .region = region,
+                                    .offset = offset,
+                                    .compare = compare,
+                                    .operand = operand};
+        tarn_space_post(space, &op, 1);
+        error = tarn_space_wait(space, &op, 1, end_ns);
+        again = is_to_repeat(region, &error, deadline_ns, &end_ns);
+    } while (again && !op.has_run);
+    if (again) /* the lease is back, and the region was there all the time: the word is its own */
+        error = 0;
+    if (error == 0)
+        *ret_before = op.before;
     return error;
 }
 
