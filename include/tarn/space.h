@@ -15,7 +15,8 @@
  * been done), -ESTALE (this space's session with the master has ended, as when the process stood still for longer than its
  * lease, and what the call names does not exist any more).
  * Consistency: bytes that one client writes while another reads or writes them are a mixture; clients agree among
- * themselves about when they use what (README, "What readers see").
+ * themselves about when they use what (README, "What readers see"). A copy-on-write region is never written: a writer makes
+ * its next version beside it, and readers go on with the one that they hold (tarn_space_begin()).
  */
 #ifndef TARN_SPACE_H
 #define TARN_SPACE_H
@@ -130,6 +131,9 @@ struct tarn_space_alloc_options {
     enum tarn_space_class memory_class;
     enum tarn_space_placement placement;
     const char *node; /**< TARN_SPACE_ON_NODE: the name of the memory server */
+    bool
+        copy_on_write; /**< it changes by new versions alone, as tarn_space_begin() makes them. Of TARN_SPACE_BULK, and of at most
+                           24,576 chunks. New chunks lie where those that they replace do, if there are spare ones */
 };
 
 /**
@@ -177,13 +181,64 @@ struct tarn_space_info {
     uint64_t address;     /**< where it begins in its namespace */
     uint64_t bytes;       /**< how many it has */
     uint64_t chunk_bytes; /**< size of a chunk */
-    uint32_t number;      /**< of the region, which no other one gets, in the whole space */
-    uint32_t servers;     /**< memory servers that have chunks of it */
+    uint32_t
+        number; /**< of the region, which no other one gets, in the whole space; of a copy-on-write one its
+                             version's: a later version has a higher one */
+    uint32_t servers; /**< memory servers that have chunks of it */
     enum tarn_space_class memory_class;
+    bool copy_on_write;
 };
 
 /** Tell of a region. */
 TARN_API void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_info *ret_info);
+
+/* ---- copy-on-write regions ---------------------------------------------------------------------- */
+
+/**
+ * Begin the next version of a copy-on-write region: a draft of it, of some of the region's chunks, whose content is
+ * undefined. The caller writes all of the draft, in any of the ways there are: also what is not to change, which it reads before. Then it
+ * publishes it, or drops it. One draft of a region is under way at a time.
+ *
+ * @param region         not freed, and its newest version: so nothing that others have published is lost
+ * @param offset, bytes  in the region: whole chunks (tarn_space_info.chunk_bytes) of it, the last one up to its end
+ * @param ret_draft      a region that begins at `offset`, which only this client has; it is to be published before the lease (10 s) has
+ *                       ended
+ * @return 0; -EBUSY (another draft is under way, and its lease has not ended); -EAGAIN (there is a newer version:
+ *         tarn_space_refresh()); -ENOSPC (less is reserved and free than the draft takes); -EHOSTUNREACH (a memory server did
+ *         not take part); -ENOENT (the region was freed); -EINVAL. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_begin(struct tarn_space_region *region, uint64_t offset,
+                                              uint64_t bytes, uint64_t deadline_ns,
+                                              struct tarn_space_region **ret_draft);
+
+/**
+ * Publish a draft of which all has been written, and no operation is posted: from now on its chunks have the place of those before, all
+ * at once, for whoever takes hold of the region, or refreshes it. The draft is a held part of the new version then, which is read and
+ * dropped as any. After an error the last version is as it was, and the draft can only be dropped, but for -EHOSTUNREACH and
+ * -ENOSPC, after which it may be published again.
+ *
+ * @return 0; -ETIME (its lease has ended); -EIO (a write of it has failed); -ENOENT (the region was freed); -EHOSTUNREACH (a
+ *         memory server that has replaced chunks is not there); -ENODATA (one is lost: free the region); -ENOSPC (the master's metadata
+ *         is full); -EINVAL (it is no draft); -ESTALE, -ETIMEDOUT, -ECANCELED (it may have been published). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns);
+
+/**
+ * Hold the newest version of a copy-on-write region instead of the one that is held; that is dropped. It stays mapped. No
+ * operation is posted on it. A region that is gone (-ESTALE), because the session has ended, is held again.
+ *
+ * @return 0, also where it was the newest already; -ENOENT (the region was freed; the version that is held stays); -EINVAL (it is no
+ *         such region, or a draft). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_refresh(struct tarn_space_region *region, uint64_t deadline_ns);
+
+/**
+ * Whether all READs of a copy-on-write region, since it was held or refreshed, have found that what they read was of its newest
+ * version when they had read it. false: there is a newer one (or a publication of one has failed, or the master was another
+ * meanwhile); the one that is held can still be read, and is never mixed with others. A newer version of chunks that
+ * were not read is not seen. Never waits.
+ */
+TARN_API bool tarn_space_is_current(const struct tarn_space_region *region);
 
 /* ---- what there is ------------------------------------------------------------------------------ */
 
@@ -322,6 +377,7 @@ struct tarn_space_op {
     bool finished;
     bool has_run;               /* CAS and FAA: `before` is known, also where it does not count */
     uint64_t done_bytes;        /* bytes whose operations were posted */
+    uint32_t words_left;        /* version words whose READs are to be posted when all bytes have been read */
     uint64_t bytes;             /* of all vectors */
     uint32_t pieces;            /* operations of the fabric that are posted for it */
     struct tarn_space_op *next; /* in the list of those that have more to post */
@@ -336,7 +392,7 @@ TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *op
  * @return 0; the first error among them: -EINVAL (beyond the region, or a field is not as above); -EHOSTUNREACH (a memory
  *         server is not reached; a WRITE may have been done in part); -ENODATA (it was lost, with the region's content);
  *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part); -EACCES
- *         (a swap in a region of another class);
+ *         (a swap in a region of another class); -EROFS (a WRITE to a copy-on-write region that is no draft);
  *         -ETIMEDOUT, -ECANCELED: the connections of those that have not finished are given up. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops,

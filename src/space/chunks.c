@@ -330,19 +330,29 @@ int master_release(struct space_master *master, struct master_space *space, uint
     return 0;
 }
 
+bool master_bind_one(const struct space_master *master, struct master_region *region, uint32_t place,
+                     const struct master_server *only)
+{
+    struct master_server *server = next_with_spare(master, region->space, only);
+    if (server == NULL)
+        return false;
+    const uint32_t chunk = pop_spare(region->space, server);
+    server->chunks[chunk].region_number = region->number;
+    server->chunks[chunk].region_space = region->space->number;
+    server->chunks[chunk].versions = 1;
+    region->places[place] = (uint64_t)chunk << 32 | server->number;
+    return true;
+}
+
 int master_bind(struct space_master *master, struct master_region *region, const struct master_server *only)
 {
-    struct master_space *space = region->space;
+    const struct master_space *space = region->space;
     const uint64_t spare = only == NULL ? space->spare_count : space->spare[only->slot].count;
     if (spare < region->chunk_count)
         return -ENOSPC;
     for (uint32_t i = 0; i < region->chunk_count; i++) {
-        struct master_server *server = next_with_spare(master, space, only);
-        base_assert(server != NULL);
-        const uint32_t chunk = pop_spare(space, server);
-        server->chunks[chunk].region_number = region->number;
-        server->chunks[chunk].region_space = space->number;
-        region->places[i] = (uint64_t)chunk << 32 | server->number;
+        const bool is_bound = master_bind_one(master, region, i, only);
+        base_assert(is_bound);
     }
     return 0;
 }

@@ -35,6 +35,7 @@ static bool is_repeatable(enum space_method method)
     case SPACE_RELEASE:
     case SPACE_ALLOC:
     case SPACE_FREE:
+    case SPACE_BEGIN:
         return false;
     default:
         return true;

@@ -35,8 +35,11 @@ struct client_piece {
     struct iovec iov[TARN_FABRIC_IOV_MAX];
     struct tarn_space_op *owner;
     struct client_link *over;
-    struct base_list link; /* in the space's list of those that are free, or that are posted */
-    bool is_awaited;       /* a task waits for it */
+    struct tarn_fabric_handle words; /* where it reads a version word: of that … */
+    uint64_t word;                   /* … and what it was */
+    bool is_of_word;                 /* it reads one */
+    struct base_list link;           /* in the space's list of those that are free, or that are posted */
+    bool is_awaited;                 /* a task waits for it */
 };
 
 struct tarn_space {
@@ -92,6 +95,8 @@ struct client_link {
 struct client_target {
     struct client_link *link; /* NULL: its place is not known */
     struct tarn_fabric_handle handle;
+    uint64_t words_key; /* of its server's version words, if its region is copy-on-write; 0: not known */
+    uint32_t chunk;     /* number at its server, by which its word is found */
 };
 
 /* Local memory for a region. */
@@ -114,7 +119,17 @@ struct tarn_space_region {
     struct client_memory *memory; /* NULL: it is not mapped */
     _Atomic int error;            /* -ESTALE: it is gone */
     bool is_in_doubt;             /* what was written in this session may still arrive */
+    bool reaches_end;             /* it has the last byte of the master's region */
+    bool is_versioned;            /* it is a version of a copy-on-write region, or a draft */
+    bool is_draft;
+    bool is_outdated; /* a READ has found that a chunk was replaced */
 };
+
+/** Whether READs of a region look at version words: a draft has none that others change. */
+static inline bool client_looks_at_words(const struct tarn_space_region *region)
+{
+    return region->is_versioned && !region->is_draft;
+}
 
 /* ---- client.c ----------------------------------------------------------------------------------- */
 
@@ -189,6 +204,13 @@ void client_leave_servers(struct tarn_space *space);
 void client_free_links(struct tarn_space_namespace *of);
 
 /* ---- regions.c ---------------------------------------------------------------------------------- */
+
+/** Ask for a region, and hold it. @param method  one that answers with a region @param address, bytes  for INIT and BEGIN: the
+ * part that is wanted; 0 bytes: up to its end @return 0; errors of the master's. Yields. */
+base_must_check int client_hold_region(struct tarn_space_namespace *of, enum space_method method,
+                                       uint8_t *request, const struct space_cursor *end, uint64_t address,
+                                       uint64_t bytes, uint64_t deadline_ns,
+                                       struct tarn_space_region **ret_region);
 
 /** Free local memory of the cache. Yields. */
 void client_memory_free(struct tarn_space *space, struct client_memory *memory);

@@ -9,5 +9,6 @@ extern const struct testing_suite space_lifecycle;   /* what becomes of namespac
 extern const struct testing_suite space_sync;        /* barriers and queues */
 extern const struct testing_suite
     space_hostile; /* clients that lie, fall silent, reach for others; no memory */
+extern const struct testing_suite space_versions; /* copy-on-write regions */
 
 #endif

@@ -57,6 +57,53 @@ static int outcome_of(const struct tarn_space *space, int result)
     }
 }
 
+/* ---- version words ------------------------------------------------------------------------------ */
+
+/* Describe the READ of a chunk's version word. @param ret_handle, iov  used by it until it has completed */
+static struct tarn_fabric_op word_op(const struct client_target *target,
+                                     struct tarn_fabric_handle *ret_handle, const struct iovec *iov)
+{
+    *ret_handle = (struct tarn_fabric_handle){.domain = target->handle.domain,
+                                              .key = target->words_key,
+                                              .bytes = ((uint64_t)target->chunk + 1) * sizeof(uint64_t),
+                                              .rights = TARN_FABRIC_MAY_READ};
+    return (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
+                                   .tag = TAG,
+                                   .handle = ret_handle,
+                                   .offset = target->chunk * sizeof(uint64_t),
+                                   .iov = iov,
+                                   .iov_count = 1};
+}
+
+/* Note what the word of a chunk that was read says. @param word  0: nothing is known */
+static void note_word(struct tarn_space_region *region, uint64_t word)
+{
+    region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number);
+}
+
+/* Read the version word of a chunk whose data were read, over the connection over which they were. */
+static int look_at_word(struct tarn_space_region *region, const struct client_target *target,
+                        uint64_t deadline_ns)
+{
+    struct tarn_fabric_handle handle;
+    struct client_link *link = target->link;
+    uint64_t word = 0;
+    const struct iovec iov = {.iov_base = &word, .iov_len = sizeof(word)};
+    struct tarn_fabric_op op = word_op(target, &handle, &iov);
+    int error = 0;
+    if (!client_is_up(link))
+        return -EHOSTUNREACH;
+    if (target->words_key != 0) {
+        link->users++;
+        error = fabric_run(link->connection, &op, deadline_ns);
+        link->users--;
+    }
+    error = outcome_of(region->of->space, error);
+    if (error == 0)
+        note_word(region, word);
+    return error;
+}
+
 /* ---- one part, waited for ----------------------------------------------------------------------- */
 
 /* Carry out an operation that lies in one chunk. */
@@ -80,7 +127,10 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
     int error = fabric_run(link->connection, op, deadline_ns);
     link->users--;
     region->is_in_doubt = region->is_in_doubt || (error != 0 && op->kind != TARN_FABRIC_READ);
-    return outcome_of(space, error);
+    error = outcome_of(space, error);
+    return error == 0 && op->kind == TARN_FABRIC_READ && client_looks_at_words(region)
+               ? look_at_word(region, target, deadline_ns)
+               : error;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------- */
@@ -90,6 +140,8 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
 {
     struct tarn_space_op *op = piece->owner;
     const int result = outcome_of(space, piece->op.result);
+    if (piece->is_of_word && result == 0)
+        note_word(op->region, piece->word);
     if (is_swap(op->kind)) {
         op->before = piece->op.before;
         op->has_run = piece->op.result == 0;
@@ -97,11 +149,12 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
     if (result != 0) {
         op->region->is_in_doubt = op->region->is_in_doubt || op->kind != TARN_FABRIC_READ;
         op->done_bytes = op->bytes; /* nothing more is posted */
+        op->words_left = 0;
         if (op->result == 0)
             op->result = result;
     }
     op->pieces--;
-    op->finished = op->pieces == 0 && op->done_bytes == op->bytes;
+    op->finished = op->pieces == 0 && op->done_bytes == op->bytes && op->words_left == 0;
     piece->over->users--;
     base_list_remove(&piece->link);
     base_list_push_back(&space->free_pieces, &piece->link);
@@ -143,7 +196,54 @@ static void end_op(struct tarn_space_op *op, int result)
 {
     op->result = op->result == 0 ? result : op->result;
     op->done_bytes = op->bytes;
+    op->words_left = 0;
     op->finished = op->pieces == 0;
+}
+
+/* Take a piece for a part of an operation, over a connection. */
+static struct client_piece *begin_piece(struct tarn_space *space, struct tarn_space_op *op,
+                                        struct client_link *link)
+{
+    struct client_piece *piece =
+        base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
+    piece->owner = op;
+    piece->over = link;
+    piece->is_awaited = piece->is_of_word = false;
+    return piece;
+}
+
+static void post_piece(struct tarn_space *space, struct client_piece *piece)
+{
+    piece->owner->pieces++;
+    piece->over->users++;
+    base_list_push_back(&space->posted_pieces, &piece->link);
+    tarn_fabric_post(piece->over->connection, &piece->op, 1);
+}
+
+/* Post READs of the version words of the chunks of which an operation has read all, in the order of the chunks. */
+static void post_words(struct tarn_space *space, struct tarn_space_op *op)
+{
+    const struct tarn_space_region *region = op->region;
+    const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).target;
+    while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
+        const struct client_target *target = &region->targets[last + 1 - op->words_left];
+        if (!client_is_up(target->link) || !client_has_session(space) || region->error != 0) {
+            end_op(op, region->error != 0 ? region->error : -EHOSTUNREACH);
+            return;
+        }
+        if (target->words_key == 0) {
+            note_word(op->region, 0);
+            op->words_left--;
+            continue;
+        }
+        struct client_piece *piece = begin_piece(space, op, target->link);
+        piece->is_of_word = true;
+        piece->iov[0] = (struct iovec){.iov_base = &piece->word, .iov_len = sizeof(piece->word)};
+        piece->op = word_op(target, &piece->words, piece->iov);
+        op->words_left--;
+        post_piece(space, piece);
+    }
+    op->finished = op->pieces == 0 && op->words_left == 0;
 }
 
 /* Post as much of an operation as can be now. */
@@ -158,11 +258,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
         }
         if (!client_is_reached(target) || !client_has_session(space))
             return;
-        struct client_piece *piece =
-            base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
-        piece->owner = op;
-        piece->over = target->link;
-        piece->is_awaited = false;
+        struct client_piece *piece = begin_piece(space, op, target->link);
         piece->op = (struct tarn_fabric_op){.kind = op->kind,
                                             .tag = CLIENT_TAG,
                                             .handle = &target->handle,
@@ -174,11 +270,10 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
             piece->op.iov_count = cut_vectors(op, op->done_bytes, part.bytes, piece->iov);
         }
         op->done_bytes += part.bytes;
-        op->pieces++;
-        target->link->users++;
-        base_list_push_back(&space->posted_pieces, &piece->link);
-        tarn_fabric_post(target->link->connection, &piece->op, 1);
+        post_piece(space, piece);
     }
+    if (op->words_left > 0 && op->done_bytes == op->bytes && op->pieces == 0)
+        post_words(space, op);
 }
 
 /* ---- posting, waiting --------------------------------------------------------------------------- */
@@ -187,11 +282,13 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
 static int begin_op(struct tarn_space_op *op)
 {
     op->before = op->done_bytes = op->bytes = 0;
-    op->pieces = 0;
+    op->pieces = op->words_left = 0;
     op->result = 0;
     op->finished = op->has_run = false;
     if (op->region->error != 0)
         return op->region->error;
+    if (op->kind == TARN_FABRIC_WRITE && client_looks_at_words(op->region))
+        return -EROFS;
     if (is_swap(op->kind)) {
         op->bytes = 8;
         return is_within(op->region, op->offset, 8) ? check_swap(op->region, op->offset) : -EINVAL;
@@ -204,7 +301,12 @@ static int begin_op(struct tarn_space_op *op)
             return -EINVAL;
         op->bytes += op->iov[i].iov_len;
     }
-    return is_within(op->region, op->offset, op->bytes) ? 0 : -EINVAL;
+    if (!is_within(op->region, op->offset, op->bytes))
+        return -EINVAL;
+    if (op->bytes > 0 && client_looks_at_words(op->region))
+        op->words_left = 1 + part_at(op->region, op->offset + op->bytes - 1, 1).target -
+                         part_at(op->region, op->offset, 1).target;
+    return 0;
 }
 
 void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count)
@@ -247,7 +349,9 @@ static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint6
         return;
     struct client_piece *piece = find_piece(space, op);
     int error = 0;
-    if (piece == NULL && op->pieces == 0) {
+    if (piece == NULL && op->pieces == 0 && op->done_bytes == op->bytes) {
+        piece = find_piece(space, NULL); /* none was free to read a word */
+    } else if (piece == NULL && op->pieces == 0) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
         if (base_list_empty(&space->free_pieces))
             piece = find_piece(space, NULL);
@@ -341,6 +445,8 @@ static int move_bytes(struct tarn_space_region *region, enum tarn_fabric_op_kind
         return -EINVAL;
     if (region->error != 0)
         return region->error;
+    if (kind == TARN_FABRIC_WRITE && client_looks_at_words(region))
+        return -EROFS;
     const struct part part = part_at(region, offset, bytes);
     if (part.bytes == bytes) {
         struct tarn_fabric_op op = {.kind = kind, .iov = &iov, .iov_count = 1};

@@ -34,6 +34,8 @@ static int note_places(struct tarn_space_region *region, uint32_t first, struct 
         struct client_target *target = &region->targets[first + i];
         struct space_place place;
         space_take_place(cursor, &place);
+        target->words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        target->chunk = place.chunk;
         struct client_link *link = link_of(region->of, place.server);
         if (link == NULL)
             return -ENOMEM;
@@ -58,7 +60,8 @@ int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
         space_put(&end, 0, 4);
         error = client_ask(region->of->space, SPACE_PLACES, request, &end, result, SPACE_RESULT_MAX,
                            deadline_ns, &bytes);
-        const uint32_t count = base_min(bytes / SPACE_PLACE_BYTES, region->target_count - done);
+        const uint32_t count =
+            base_min(bytes / space_place_bytes(region->is_versioned), region->target_count - done);
         struct space_cursor cursor = space_cursor_from(result, bytes);
         if (error == 0)
             error = count == 0 ? -EPROTO : note_places(region, done, &cursor, count);

@@ -35,11 +35,14 @@ void master_list_free(struct base_account *account, struct master_list *list);
 
 /* A chunk of a memory server. */
 struct master_chunk {
-    uint32_t space_number;  /* its namespace; 0: none */
-    uint32_t region_number; /* its region; 0: none */
-    uint32_t region_space;  /* the namespace of its region */
-    uint32_t next;          /* place of the next chunk of the list that it is in, counted from 1; 0: none */
-    bool is_leaving;        /* it is to be unassigned from its namespace, and is in no list */
+    uint32_t space_number; /* its namespace; 0: none */
+    uint32_t
+        region_number; /* its region; of a copy-on-write one the version for which it was taken; 0: none */
+    uint32_t versions; /* regions that have it: several versions of one may */
+    uint32_t region_space; /* the namespace of its region */
+    uint32_t next;         /* place of the next chunk of the list that it is in, counted from 1; 0: none */
+    bool is_versioned;     /* while metadata are read: versions have it */
+    bool is_leaving;       /* it is to be unassigned from its namespace, and is in no list */
     bool is_waiting; /* peers of before could still write there: it is in no list until they are fenced */
     struct space_keys keys; /* of its namespace */
 };
@@ -63,6 +66,7 @@ struct master_server {
     bool
         is_live; /* it is attended, its chunks are known, and it has been asked to fence all that have ended */
     bool must_report; /* what became of an order is not known: its attendant ends the connection */
+    bool is_marked;   /* its version words agree with the master's tables */
     struct tarn_rpc_connection *connection; /* over which the master calls it; NULL: it is not attended */
     struct tarn_rpc_connection *reporting;  /* over which it is telling its chunks; NULL: it is not */
     uint32_t calls;                         /* calls of the master over `connection` that are under way */
@@ -87,9 +91,11 @@ struct master_space {
     bool is_stored;         /* false: it is being made, and nobody sees it */
     bool is_deleted;
     uint32_t users;             /* methods and sessions that have it */
-    struct master_list regions; /* of struct master_region, by number, and so by address */
+    struct master_list regions; /* of struct master_region, by number */
     struct master_chunks
         spare[SPACE_SERVERS_MAX]; /* by server: chunks that are reserved and have no region */
+    uint64_t
+        words_keys[SPACE_SERVERS_MAX]; /* by server: of its version words; 0: not known, or there are none */
     uint64_t spare_count;
     uint32_t turn; /* slot of the server whose turn it is */
 };
@@ -100,7 +106,13 @@ struct master_region {
     enum tarn_space_class memory_class;
     bool is_stored; /* false: it is being made, and nobody sees it */
     bool is_freed;
-    bool is_going;                      /* its chunks are being given back */
+    bool is_going;               /* its chunks are being given back */
+    bool is_versioned;           /* a version of a copy-on-write region, or a draft */
+    bool is_draft;               /* it was not published, and only its writer's session holds it */
+    bool is_publishing;          /* its draft is taking its place */
+    struct master_region *draft; /* that may take its place; NULL: none */
+    struct master_region *base;  /* of a draft that may be published: the version whose place it takes */
+    uint64_t lease_end_ns;       /* of a draft */
     char name[TARN_SPACE_NAME_MAX + 1]; /* "": none */
     uint64_t address;
     uint64_t bytes;
@@ -282,6 +294,12 @@ void master_space_try_free(struct space_master *master, struct master_space *spa
 /** A namespace's region of a number. @return NULL: there is none */
 struct master_region *master_region_of(const struct master_space *space, uint32_t number);
 
+/** A namespace's region of a name that is not freed. @return NULL: there is none */
+struct master_region *master_region_named(const struct master_space *space, const char *name);
+
+/** A namespace's region that has all of some addresses, is stored and not freed. @param bytes  0: one @return NULL: there is none */
+struct master_region *master_region_at(const struct master_space *space, uint64_t address, uint64_t bytes);
+
 /** Make a region without chunks that nobody sees yet. @return NULL: no memory */
 struct master_region *master_region_make(struct space_master *master, struct master_space *space,
                                          uint32_t number, uint32_t chunk_count);
@@ -341,9 +359,41 @@ base_must_check int master_await_moment(uint64_t deadline_ns);
  * deadline has passed; -ECANCELED. Yields. */
 base_must_check int master_await_more(const struct space_master *master, uint64_t deadline_ns);
 
+/** Bind a reserved chunk to a place of a region. @param server  of the chunk; NULL: the next in turn. @return whether there was
+ * one */
+bool master_bind_one(const struct space_master *master, struct master_region *region, uint32_t place,
+                     const struct master_server *server);
+
 /** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC */
 base_must_check int master_bind(struct space_master *master, struct master_region *region,
                                 const struct master_server *server);
+
+/* ---- versions.c: copy-on-write regions ---------------------------------------------------------- */
+
+#define MASTER_VERSIONED_MAX 24576 /* the most chunks of one: two lists of them have room in one multi */
+
+/** The methods BEGIN and PUBLISH: README, "Messages". @param region  that the session holds @param from  the rest of the
+ * request @param ret_draft  nobody holds it yet. Yields. */
+base_must_check int master_begin_version(struct space_master *master, const struct master_session *session,
+                                         struct master_region *region, struct space_cursor *from,
+                                         uint64_t deadline_ns, struct master_region **ret_draft);
+base_must_check int master_publish(struct space_master *master, struct master_region *draft,
+                                   uint64_t deadline_ns);
+
+/** The version of a copy-on-write region that has its place, when none is being published. @return NULL: it was freed. Yields. */
+struct master_region *master_await_newest(const struct space_master *master, struct master_region *region);
+
+/** Take a draft's right to be published away, as at the end of its writer's hold. */
+void master_detach_draft(struct master_region *draft);
+
+/** Have memory servers mark the chunks of a new copy-on-write region. @return 0; -EHOSTUNREACH. Yields. */
+base_must_check int master_mark_new(struct space_master *master, struct master_region *region,
+                                    uint64_t deadline_ns);
+
+/** Have a memory server that has come mark all chunks of versions that are current. @return an error of the connection's.
+ * Yields. */
+base_must_check int master_mark_all(struct space_master *master, struct master_server *server,
+                                    uint64_t deadline_ns);
 
 /* ---- servers.c: what memory servers ask --------------------------------------------------------- */
 

@@ -17,6 +17,8 @@
 #define PART_PLACES   (32U << 10)         /* the most places in one node */
 #define PLACE_BYTES   8
 
+enum { REGION_FREED = 1, REGION_VERSIONED = 2 }; /* flags of a region */
+
 struct path {
     char text[CLUSTER_PATH_MAX + 1];
 };
@@ -134,7 +136,8 @@ void master_save_region(struct space_master *master, struct master_set *set,
     struct space_cursor cursor = space_cursor_to(bytes, count);
     space_put(&cursor, region->space->number, 4);
     space_put(&cursor, region->memory_class, 1);
-    space_put(&cursor, region->is_freed, 1);
+    space_put(&cursor, (region->is_freed ? REGION_FREED : 0) | (region->is_versioned ? REGION_VERSIONED : 0),
+              1);
     space_put(&cursor, name, 2);
     space_put(&cursor, region->address, 8);
     space_put(&cursor, region->bytes, 8);
@@ -265,6 +268,21 @@ static struct master_space *space_of_region(struct space_master *master, uint32_
     return space;
 }
 
+/* Bind a chunk to a region that was read. Versions of one may share it: it was taken for the first of them, at the latest.
+ * @return false: it is another's */
+static bool bind_stored(struct master_chunk *chunk, const struct master_region *region)
+{
+    const uint32_t number = region->number;
+    if (chunk->versions > 0 &&
+        (!region->is_versioned || !chunk->is_versioned || chunk->region_space != region->space->number))
+        return false;
+    chunk->region_number = chunk->versions == 0 ? number : base_min(chunk->region_number, number);
+    chunk->region_space = region->space->number;
+    chunk->is_versioned = region->is_versioned;
+    chunk->versions++;
+    return true;
+}
+
 /* Bind the chunks of a part of a region that was read. */
 static bool load_places(struct space_master *master, struct master_region *region, uint32_t part,
                         struct space_cursor *cursor)
@@ -278,10 +296,8 @@ static bool load_places(struct space_master *master, struct master_region *regio
         region->places[i] = place;
         if (server == NULL)
             continue; /* it is lost for good, and so is what it had */
-        if (chunk >= server->chunk_count || server->chunks[chunk].region_number != 0)
+        if (chunk >= server->chunk_count || !bind_stored(&server->chunks[chunk], region))
             return false;
-        server->chunks[chunk].region_number = region->number;
-        server->chunks[chunk].region_space = region->space->number;
     }
     return space_cursor_is_done(cursor);
 }
@@ -292,20 +308,21 @@ static int load_region(void *arg, const char *path, const void *data, uint32_t b
     struct space_cursor cursor = space_cursor_from(data, bytes);
     const char *rest;
     const uint32_t number = number_of(path, &rest), space_number = (uint32_t)space_take(&cursor, 4);
-    const uint8_t class = (uint8_t)space_take(&cursor, 1), is_freed = (uint8_t)space_take(&cursor, 1);
+    const uint8_t class = (uint8_t)space_take(&cursor, 1), flags = (uint8_t)space_take(&cursor, 1);
     const size_t name = space_take(&cursor, 2);
     const uint64_t address = space_take(&cursor, 8), region_bytes = space_take(&cursor, 8);
     const uint32_t chunks = (uint32_t)space_take(&cursor, 4), parts = (uint32_t)space_take(&cursor, 4);
     (void)version;
     if (cursor.is_wrong || number == 0 || space_number == 0 || *rest != '\0' || chunks == 0 ||
-        parts != parts_of(chunks) || class > TARN_SPACE_WORDS)
+        parts != parts_of(chunks) || class > TARN_SPACE_WORDS || flags > (REGION_FREED | REGION_VERSIONED))
         return complain(master, path);
     struct master_space *space = space_of_region(master, space_number);
     struct master_region *region = space == NULL ? NULL : master_region_make(master, space, number, chunks);
     if (region == NULL)
         return -ENOMEM;
     region->memory_class = (enum tarn_space_class) class;
-    region->is_freed = is_freed != 0 || space->is_deleted;
+    region->is_freed = (flags & REGION_FREED) != 0 || space->is_deleted;
+    region->is_versioned = (flags & REGION_VERSIONED) != 0;
     region->address = address;
     region->bytes = region_bytes;
     region->is_stored = true;

@@ -53,11 +53,22 @@ static bool take_region(struct asking *asking, struct master_region **ret_region
     return !asking->from.is_wrong;
 }
 
+/* Take the same of a region that the session holds, which may be a draft. */
+static bool take_held(struct asking *asking, struct master_region **ret_region)
+{
+    struct master_space *space = take_space(asking);
+    const uint32_t number = (uint32_t)space_take(&asking->from, 4);
+    struct master_region *region = space == NULL ? NULL : master_region_of(space, number);
+    *ret_region = region != NULL && master_list_has(&asking->session->regions, region) ? region : NULL;
+    return !asking->from.is_wrong;
+}
+
 static void put_region(struct asking *asking, const struct master_region *region)
 {
     const struct space_region_row row = {.number = region->number,
                                          .memory_class = (uint8_t)region->memory_class,
                                          .is_freed = region->is_freed,
+                                         .is_versioned = region->is_versioned,
                                          .address = region->address,
                                          .bytes = region->bytes,
                                          .chunks = region->chunk_count};
@@ -263,20 +274,10 @@ static int ask_release(struct asking *asking)
 
 /* ---- regions ------------------------------------------------------------------------------------ */
 
-static struct master_region *region_named(const struct master_space *space, const char *name)
-{
-    for (uint32_t i = 0; i < space->regions.count; i++) {
-        struct master_region *region = space->regions.items[i];
-        if (!region->is_freed && strcmp(region->name, name) == 0)
-            return region;
-    }
-    return NULL;
-}
-
 /* What a client wants to allocate. */
 struct wish {
     struct master_space *space;
-    uint8_t memory_class, placement;
+    uint8_t memory_class, placement, is_versioned;
     uint64_t bytes;
     char name[TARN_SPACE_NAME_MAX + 1];
     char node[TARN_SPACE_NAME_MAX + 1];
@@ -288,14 +289,18 @@ static bool take_wish(struct asking *asking, struct wish *ret_wish)
     ret_wish->space = take_space(asking);
     ret_wish->memory_class = (uint8_t)space_take(&asking->from, 1);
     ret_wish->placement = (uint8_t)space_take(&asking->from, 1);
-    space_take_zeros(&asking->from, 2);
+    ret_wish->is_versioned = (uint8_t)space_take(&asking->from, 1);
+    space_take_zeros(&asking->from, 1);
     ret_wish->bytes = space_take(&asking->from, 8);
     const size_t name = space_take(&asking->from, 2), node = space_take(&asking->from, 2);
     space_take_zeros(&asking->from, 4);
     return take_name(asking, name, ret_wish->name) && take_name(asking, node, ret_wish->node) &&
            is_taken(asking) && ret_wish->memory_class <= TARN_SPACE_WORDS &&
            ret_wish->placement <= TARN_SPACE_ON_NODE && ret_wish->bytes > 0 &&
-           ret_wish->bytes <= TARN_SPACE_BYTES_MAX &&
+           ret_wish->bytes <= TARN_SPACE_BYTES_MAX && ret_wish->is_versioned <= 1 &&
+           (ret_wish->is_versioned == 0 ||
+            (ret_wish->memory_class == TARN_SPACE_BULK &&
+             chunks_of(asking->master, ret_wish->bytes) <= MASTER_VERSIONED_MAX)) &&
            (ret_wish->placement == TARN_SPACE_ON_NODE) == (node > 0);
 }
 
@@ -322,7 +327,7 @@ static int find_spare(const struct space_master *master, const struct wish *wish
     const struct master_space *space = wish->space;
     for (;;) {
         int error = space->is_deleted ? -ENOENT : node_of_wish(master, wish, ret_node);
-        if (error == 0 && wish->name[0] != '\0' && region_named(space, wish->name) != NULL)
+        if (error == 0 && wish->name[0] != '\0' && master_region_named(space, wish->name) != NULL)
             error = -EEXIST;
         if (error != 0)
             return error;
@@ -365,19 +370,21 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     memcpy(region->name, wish->name, sizeof(region->name));
     region->memory_class = (enum tarn_space_class)wish->memory_class;
     region->bytes = wish->bytes;
+    region->is_versioned = wish->is_versioned != 0;
     region->holds++; /* for now, so that nothing takes it while it is stored */
     int error = master_bind(master, region, node);
+    if (error == 0 && region->is_versioned)
+        error = master_mark_new(master, region, asking->deadline_ns);
     if (error == 0) {
         master_set_init(&set);
         take_addresses(master, &set, region);
         master_save_config(master, &set);
         master_save_region(master, &set, region);
         error = master_store(master, &set);
-        if (error != 0)
-            master_region_take_chunks(master, region);
     }
     region->holds--;
     if (error != 0) {
+        master_region_take_chunks(master, region);
         master_region_free(master, region);
         return error;
     }
@@ -423,25 +430,6 @@ static int ask_alloc(struct asking *asking)
     return error;
 }
 
-/* The region that has all of some addresses. @param bytes  0: one */
-static struct master_region *region_at(const struct master_space *space, uint64_t address, uint64_t bytes)
-{
-    uint32_t low = 0, high = space->regions.count;
-    while (low < high) { /* the last that begins at the address or before */
-        const uint32_t middle = low + (high - low) / 2;
-        const struct master_region *region = space->regions.items[middle];
-        if (region->address <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    struct master_region *region = low == 0 ? NULL : space->regions.items[low - 1];
-    if (region == NULL || !region->is_stored || region->is_freed)
-        return NULL;
-    const uint64_t offset = address - region->address;
-    return offset < region->bytes && bytes <= region->bytes - offset ? region : NULL;
-}
-
 static int ask_init(struct asking *asking)
 {
     const struct master_space *space = take_space(asking);
@@ -449,7 +437,7 @@ static int ask_init(struct asking *asking)
     const uint64_t address = space_take(&asking->from, 8), bytes = space_take(&asking->from, 8);
     if (!is_taken(asking))
         return -EINVAL;
-    struct master_region *region = space == NULL ? NULL : region_at(space, address, bytes);
+    struct master_region *region = space == NULL ? NULL : master_region_at(space, address, bytes);
     return region == NULL ? -ENOENT : hold_region(asking, region);
 }
 
@@ -461,7 +449,7 @@ static int ask_find(struct asking *asking)
     space_take_zeros(&asking->from, 2);
     if (bytes == 0 || !take_name(asking, bytes, name) || !is_taken(asking))
         return -EINVAL;
-    struct master_region *region = space == NULL ? NULL : region_named(space, name);
+    struct master_region *region = space == NULL ? NULL : master_region_named(space, name);
     return region == NULL || !region->is_stored ? -ENOENT : hold_region(asking, region);
 }
 
@@ -477,15 +465,15 @@ static int ask_hold(struct asking *asking)
 static int ask_places(struct asking *asking)
 {
     struct master_region *region;
-    if (!take_region(asking, &region))
+    if (!take_held(asking, &region))
         return -EINVAL;
     const uint32_t first = (uint32_t)space_take(&asking->from, 4);
     space_take_zeros(&asking->from, 4);
     if (!is_taken(asking))
         return -EINVAL;
-    if (region == NULL || !master_list_has(&asking->session->regions, region))
+    if (region == NULL)
         return -ENOENT;
-    const size_t room = (size_t)(asking->to.end - asking->to.at) / SPACE_PLACE_BYTES;
+    const size_t room = (size_t)(asking->to.end - asking->to.at) / space_place_bytes(region->is_versioned);
     for (uint32_t i = first; i < region->chunk_count && i - first < room; i++) {
         struct space_place place = {.server = (uint32_t)region->places[i],
                                     .chunk = (uint32_t)(region->places[i] >> 32)};
@@ -496,6 +484,8 @@ static int ask_places(struct asking *asking)
             place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
         }
         space_put_place(&asking->to, &place);
+        if (region->is_versioned)
+            space_put(&asking->to, place.key == 0 ? 0 : region->space->words_keys[server->slot], 8);
     }
     return 0;
 }
@@ -507,6 +497,8 @@ static int ask_free(struct asking *asking)
     struct master_set set;
     if (!take_region(asking, &region) || !is_taken(asking))
         return -EINVAL;
+    if (region != NULL && region->is_versioned)
+        region = master_await_newest(master, region);
     if (region == NULL || region->is_freed)
         return -ENOENT;
     region->is_freed = true;
@@ -523,9 +515,40 @@ static int ask_free(struct asking *asking)
 static int ask_drop(struct asking *asking)
 {
     struct master_region *region;
-    if (!take_region(asking, &region) || !is_taken(asking))
+    if (!take_held(asking, &region) || !is_taken(asking))
         return -EINVAL;
     return region == NULL ? -ENOENT : master_unhold(asking->master, asking->session, region);
+}
+
+static int ask_begin(struct asking *asking)
+{
+    struct space_master *master = asking->master;
+    struct master_region *region, *draft;
+    if (!take_held(asking, &region))
+        return -EINVAL;
+    if (region == NULL)
+        return -ENOENT;
+    region->holds++; /* for now */
+    int error = master_await_grace(master, asking->deadline_ns);
+    if (error == 0)
+        error =
+            master_begin_version(master, asking->session, region, &asking->from, asking->deadline_ns, &draft);
+    region->holds--;
+    if (error == 0) {
+        error = hold_region(asking, draft);
+        if (error != 0)
+            master_detach_draft(draft);
+    }
+    task_semaphore_post(&master->reap);
+    return error;
+}
+
+static int ask_publish(struct asking *asking)
+{
+    struct master_region *draft;
+    if (!take_held(asking, &draft) || !is_taken(asking))
+        return -EINVAL;
+    return draft == NULL ? -ENOENT : master_publish(asking->master, draft, asking->deadline_ns);
 }
 
 /* ---- telling ------------------------------------------------------------------------------------ */
@@ -774,6 +797,8 @@ FOR_CLIENT(method_free, ask_free, true)
 FOR_CLIENT(method_drop, ask_drop, true)
 FOR_CLIENT(method_server, ask_server, true)
 FOR_CLIENT(method_list, ask_list, true)
+FOR_CLIENT(method_begin, ask_begin, true)
+FOR_CLIENT(method_publish, ask_publish, true)
 FOR_SERVER(method_register, master_register)
 FOR_SERVER(method_report, master_report)
 FOR_SERVER(method_attend, master_attend)
@@ -797,6 +822,8 @@ const struct tarn_rpc_method master_methods[SPACE_METHODS] = {
     [SPACE_DROP] = {.name = "drop", .function = method_drop},
     [SPACE_SERVER] = {.name = "server", .function = method_server},
     [SPACE_LIST] = {.name = "list", .function = method_list},
+    [SPACE_BEGIN] = {.name = "begin", .function = method_begin},
+    [SPACE_PUBLISH] = {.name = "publish", .function = method_publish},
     [SPACE_REGISTER] = {.name = "register", .function = method_register},
     [SPACE_REPORT] = {.name = "report", .function = method_report},
     [SPACE_ATTEND] = {.name = "attend", .function = method_attend},

@@ -25,6 +25,8 @@ static int make_region(struct tarn_space_namespace *of, const struct space_regio
     region->memory_class = (enum tarn_space_class)row->memory_class;
     region->address = address;
     region->bytes = bytes == 0 ? row->bytes - before : bytes;
+    region->reaches_end = region->bytes == row->bytes - before;
+    region->is_versioned = row->is_versioned != 0;
     region->skipped = before & (space->chunk_bytes - 1);
     region->first_chunk = (uint32_t)(before >> space->chunk_shift);
     region->target_count =
@@ -53,8 +55,7 @@ static void unhold(struct tarn_space_namespace *of, uint32_t number)
         atomic_store(&space->state, CLIENT_UNKNOWN);
 }
 
-/* Ask for a region, and make it. @param method  one that answers with a region */
-static int hold_region(struct tarn_space_namespace *of, enum space_method method, uint8_t *request,
+int client_hold_region(struct tarn_space_namespace *of, enum space_method method, uint8_t *request,
                        const struct space_cursor *end, uint64_t address, uint64_t bytes, uint64_t deadline_ns,
                        struct tarn_space_region **ret_region)
 {
@@ -68,8 +69,9 @@ static int hold_region(struct tarn_space_namespace *of, enum space_method method
     if (error == 0) {
         struct space_cursor cursor = space_cursor_from(result, sizeof(result));
         space_take_region(&cursor, &row);
+        const bool is_part = method == SPACE_INIT || method == SPACE_BEGIN;
         error = space_cursor_is_done(&cursor)
-                    ? make_region(of, &row, method == SPACE_INIT ? address : row.address, bytes, &region)
+                    ? make_region(of, &row, is_part ? address : row.address, bytes, &region)
                     : -EPROTO;
         if (error != 0)
             atomic_store(&of->space->state, CLIENT_UNKNOWN); /* the next session does not hold it */
@@ -77,6 +79,7 @@ static int hold_region(struct tarn_space_namespace *of, enum space_method method
     task_mutex_unlock(&of->space->control);
     if (error != 0)
         return error;
+    region->is_draft = method == SPACE_BEGIN;
     error = client_locate(region, deadline_ns);
     if (error == 0)
         *ret_region = region;
@@ -103,14 +106,15 @@ int tarn_space_alloc(struct tarn_space_namespace *of, uint64_t bytes,
     space_put(&end, of->number, 4);
     space_put(&end, (uint64_t)options->memory_class, 1);
     space_put(&end, (uint64_t)options->placement, 1);
-    space_put(&end, 0, 2);
+    space_put(&end, options->copy_on_write, 1);
+    space_put(&end, 0, 1);
     space_put(&end, bytes, 8);
     space_put(&end, strlen(name), 2);
     space_put(&end, strlen(node), 2);
     space_put(&end, 0, 4);
     space_put_bytes(&end, name, strlen(name));
     space_put_bytes(&end, node, strlen(node));
-    return hold_region(of, SPACE_ALLOC, request, &end, 0, 0, deadline_ns, ret_region);
+    return client_hold_region(of, SPACE_ALLOC, request, &end, 0, 0, deadline_ns, ret_region);
 }
 
 int tarn_space_init(struct tarn_space_namespace *of, uint64_t address, uint64_t bytes, uint64_t deadline_ns,
@@ -120,7 +124,7 @@ int tarn_space_init(struct tarn_space_namespace *of, uint64_t address, uint64_t 
     struct space_cursor end = client_begin_of(request, of, 0);
     space_put(&end, address, 8);
     space_put(&end, bytes, 8);
-    return hold_region(of, SPACE_INIT, request, &end, address, bytes, deadline_ns, ret_region);
+    return client_hold_region(of, SPACE_INIT, request, &end, address, bytes, deadline_ns, ret_region);
 }
 
 int tarn_space_find(struct tarn_space_namespace *of, const char *name, uint64_t deadline_ns,
@@ -134,7 +138,7 @@ int tarn_space_find(struct tarn_space_namespace *of, const char *name, uint64_t 
     space_put(&end, strlen(name), 2);
     space_put(&end, 0, 2);
     space_put_bytes(&end, name, strlen(name));
-    return hold_region(of, SPACE_FIND, request, &end, 0, 0, deadline_ns, ret_region);
+    return client_hold_region(of, SPACE_FIND, request, &end, 0, 0, deadline_ns, ret_region);
 }
 
 int tarn_space_free(struct tarn_space_region *region, uint64_t deadline_ns)
@@ -174,7 +178,8 @@ void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_i
                                          .chunk_bytes = region->of->space->chunk_bytes,
                                          .number = region->number,
                                          .servers = servers,
-                                         .memory_class = region->memory_class};
+                                         .memory_class = region->memory_class,
+                                         .copy_on_write = region->is_versioned};
 }
 
 /* ---- local memory ------------------------------------------------------------------------------- */

@@ -16,7 +16,8 @@ int server_space_get(struct space_server *server, uint32_t number, struct server
         }
     }
     const struct tarn_fabric_domain_options options = {
-        .regions_max = base_min(server->chunk_count * 2, (uint32_t)TARN_FABRIC_REGIONS_MAX)};
+        .readable_bytes = base_align_up(server->chunk_count * sizeof(uint64_t), BASE_PAGE_BYTES),
+        .regions_max = base_min(server->chunk_count * 2 + 1, (uint32_t)TARN_FABRIC_REGIONS_MAX)};
     struct server_space *space = base_alloc(account, sizeof(*space));
     if (space == NULL)
         return -ENOMEM;
@@ -38,6 +39,8 @@ void server_space_put(struct server_space *space)
     if (--space->users > 0)
         return;
     base_list_remove(&space->link);
+    if (space->words != NULL)
+        tarn_fabric_region_free(space->words);
     tarn_fabric_domain_close(space->domain);
     base_free(&space->server->node->memory, space, sizeof(*space));
 }

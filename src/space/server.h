@@ -14,6 +14,8 @@ struct server_space {
     uint32_t users;   /* chunks that it has, and clients */
     bool is_unfenced; /* some clients of it are to be fenced, and were not yet: while this is being told */
     struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region
+        *words; /* the version words of all chunks, which its clients read; NULL: not used yet */
 };
 
 struct server_chunk {
@@ -87,6 +89,10 @@ base_must_check int server_assign(struct space_server *server, uint32_t chunk, u
 
 /** Take a chunk from its namespace; it is to be zeroed. @return 0; -EINVAL. Yields. */
 int server_unassign(struct space_server *server, uint32_t chunk);
+
+/** Set the version word of a chunk. @param version  as space_version_word() @return 0; -EINVAL: the namespace does not have the
+ * chunk; -ENOMEM and the like. Yields. */
+base_must_check int server_mark(struct server_space *space, uint32_t chunk, uint32_t version);
 
 /** The handles of a chunk; all 0 if no namespace has it. */
 struct space_keys server_keys(const struct server_chunk *chunk);

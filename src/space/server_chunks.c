@@ -140,6 +140,33 @@ int server_assign(struct space_server *server, uint32_t number, uint32_t space_n
     return error;
 }
 
+/* Make the version words of a namespace, of which no chunk has one. */
+static int make_words(struct server_space *space)
+{
+    struct tarn_fabric_region *words;
+    int error = tarn_fabric_region_alloc(space->domain, space->server->chunk_count * sizeof(uint64_t),
+                                         TARN_FABRIC_MAY_READ, &words);
+    if (error != 0)
+        return error;
+    if (space->words == NULL)
+        space->words = words;
+    else /* another order was faster */
+        tarn_fabric_region_free(words);
+    return 0;
+}
+
+int server_mark(struct server_space *space, uint32_t number, uint32_t version)
+{
+    const struct space_server *server = space->server;
+    if (number >= server->chunk_count || server->chunks[number].space != space)
+        return -EINVAL;
+    int error = space->words == NULL ? make_words(space) : 0;
+    if (error == 0)
+        tarn_fabric_mem_store64(space->words, (uint64_t)number * sizeof(uint64_t),
+                                space_version_word(version));
+    return error;
+}
+
 int server_unassign(struct space_server *server, uint32_t number)
 {
     struct server_chunk *chunk = number < server->chunk_count ? &server->chunks[number] : NULL;

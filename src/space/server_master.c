@@ -79,6 +79,30 @@ static int obey_fence(void *arg, struct tarn_rpc_request *request)
     return to.is_wrong ? -E2BIG : 0;
 }
 
+/* Mark chunks of a namespace. Its use keeps the namespace meanwhile. */
+static int obey_mark(void *arg, struct tarn_rpc_request *request)
+{
+    struct space_server *server = arg;
+    struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    struct space_cursor to = space_cursor_to(request->result, request->room);
+    const uint32_t space_number = (uint32_t)space_take(&from, 4), count = (uint32_t)space_take(&from, 4);
+    const uint8_t *marks = space_take_bytes(&from, (size_t)count * SPACE_MARK_BYTES);
+    struct server_space *space;
+    if (!space_cursor_is_done(&from) || space_number == 0 || count == 0)
+        return -EINVAL;
+    int error = server_space_get(server, space_number, &space);
+    if (error != 0)
+        return error;
+    for (uint32_t i = 0; i < count && error == 0; i++, marks += SPACE_MARK_BYTES)
+        error = server_mark(space, base_load_le32(marks), base_load_le32(marks + 4));
+    tarn_fabric_mem_fence(); /* who READs a word after the answer finds what it is now */
+    if (error == 0)
+        space_put(&to, space->words->handle.key, 8);
+    server_space_put(space);
+    request->result_bytes = (uint32_t)space_cursor_count(&to, request->result);
+    return error == 0 && to.is_wrong ? -EINVAL : error;
+}
+
 static int obey_ping(void *arg, struct tarn_rpc_request *request)
 {
     struct space_server_stats stats;
@@ -97,6 +121,7 @@ static const struct tarn_rpc_method orders[SPACE_ORDERS] = {
     [SPACE_UNASSIGN] = {.name = "unassign", .function = obey_unassign},
     [SPACE_FENCE] = {.name = "fence", .function = obey_fence},
     [SPACE_PING] = {.name = "ping", .function = obey_ping},
+    [SPACE_MARK] = {.name = "mark", .function = obey_mark},
 };
 
 /* ---- questions ---------------------------------------------------------------------------------- */

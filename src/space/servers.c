@@ -349,7 +349,10 @@ static int attend_once(struct space_master *master, struct master_server *server
     int error = 0;
     if (server->must_report)
         return -ESTALE;
-    if (server->leaving > 0) {
+    if (!server->is_marked) {
+        error = master_mark_all(master, server, deadline_ns);
+        server->is_marked = error == 0;
+    } else if (server->leaving > 0) {
         error = unassign_some(master, server, deadline_ns);
         task_semaphore_post(&master->reap); /* they may be the last ones of a namespace that was deleted */
         master_tally(master);
@@ -377,6 +380,7 @@ int master_attend(struct space_master *master, struct tarn_rpc_request *request)
     server->reporting = NULL;
     server->connection = request->connection;
     server->must_report = false;
+    server->is_marked = false;
     server->fenced = 0;
     server->unfenced_count = 0;
     base_info(&master->node->log, "a memory server has come", "server=%s chunks=%" PRIu32, server->name,

@@ -54,7 +54,8 @@ int master_unhold(struct space_master *master, struct master_session *session, s
 {
     if (!master_list_remove(&session->regions, region))
         return -ENOENT;
-    if (--region->holds == 0 && region->is_freed)
+    master_detach_draft(region); /* its writer alone could publish it */
+    if (--region->holds == 0 && (region->is_freed || region->is_draft))
         task_semaphore_post(&master->reap);
     return 0;
 }

@@ -86,6 +86,27 @@ struct master_region *master_region_of(const struct master_space *space, uint32_
     return NULL;
 }
 
+struct master_region *master_region_named(const struct master_space *space, const char *name)
+{
+    for (uint32_t i = 0; i < space->regions.count; i++) {
+        struct master_region *region = space->regions.items[i];
+        if (!region->is_freed && !region->is_draft && strcmp(region->name, name) == 0)
+            return region;
+    }
+    return NULL;
+}
+
+struct master_region *master_region_at(const struct master_space *space, uint64_t address, uint64_t bytes)
+{
+    for (uint32_t i = space->regions.count; i-- > 0;) {
+        struct master_region *region = space->regions.items[i];
+        const uint64_t offset = address - region->address;
+        if (region->is_stored && !region->is_freed && address >= region->address && offset < region->bytes)
+            return bytes <= region->bytes - offset ? region : NULL;
+    }
+    return NULL;
+}
+
 struct master_region *master_region_make(struct space_master *master, struct master_space *space,
                                          uint32_t number, uint32_t chunk_count)
 {
@@ -109,6 +130,9 @@ void master_region_free(struct space_master *master, struct master_region *regio
     struct base_account *account = &master->node->memory;
     struct master_space *space = region->space;
     (void)master_list_remove(&space->regions, region);
+    if (region->draft != NULL)
+        master_detach_draft(region->draft);
+    master_detach_draft(region);
     base_free(account, region->places, region->chunk_count * sizeof(*region->places));
     base_free(account, region, sizeof(*region));
     master_space_try_free(master, space);
@@ -119,8 +143,11 @@ void master_region_take_chunks(struct space_master *master, struct master_region
     for (uint32_t i = 0; i < region->chunk_count; i++) {
         struct master_server *server = master_server_of(master, (uint32_t)region->places[i]);
         const uint32_t chunk = (uint32_t)(region->places[i] >> 32);
-        if (server == NULL || server->chunks[chunk].region_number != region->number)
+        if (server == NULL)
             continue; /* it is lost, or was not bound yet */
+        base_assert(server->chunks[chunk].versions > 0);
+        if (--server->chunks[chunk].versions > 0)
+            continue; /* other versions have it */
         server->chunks[chunk].region_number = 0;
         if (server->is_live)
             master_chunk_place(master, server, chunk);
@@ -139,7 +166,7 @@ uint64_t master_count_regions(const struct space_master *master)
 
 /* ---- giving back -------------------------------------------------------------------------------- */
 
-/* A region of a namespace that is freed and that nobody holds, or will. @return NULL: there is none */
+/* A region of a namespace that is freed, or a draft, and that nobody holds, or will. @return NULL: there is none */
 static struct master_region *find_reclaimable(const struct space_master *master,
                                               const struct master_space *space)
 {
@@ -147,7 +174,8 @@ static struct master_region *find_reclaimable(const struct space_master *master,
         master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
     for (uint32_t i = 0; i < space->regions.count && is_settled; i++) {
         struct master_region *region = space->regions.items[i];
-        if (region->is_freed && region->is_stored && region->holds == 0)
+        if ((region->is_draft || (region->is_freed && region->is_stored)) && region->holds == 0 &&
+            !region->is_going)
             return region;
     }
     return NULL;
@@ -173,7 +201,8 @@ void master_reclaim(struct space_master *master)
         struct master_set set;
         region->is_going = true;
         master_set_init(&set);
-        master_forget_region(master, &set, region);
+        if (region->is_stored)
+            master_forget_region(master, &set, region);
         if (master_store(master, &set) != 0) {
             region->is_going = false;
             return;

@@ -94,7 +94,8 @@ void space_put_region(struct space_cursor *cursor, const struct space_region_row
     space_put(cursor, region->number, 4);
     space_put(cursor, region->memory_class, 1);
     space_put(cursor, region->is_freed, 1);
-    space_put(cursor, 0, 2);
+    space_put(cursor, region->is_versioned, 1);
+    space_put(cursor, 0, 1);
     space_put(cursor, region->address, 8);
     space_put(cursor, region->bytes, 8);
     space_put(cursor, region->chunks, 4);
@@ -106,7 +107,8 @@ void space_take_region(struct space_cursor *cursor, struct space_region_row *ret
     ret_region->number = (uint32_t)space_take(cursor, 4);
     ret_region->memory_class = (uint8_t)space_take(cursor, 1);
     ret_region->is_freed = (uint8_t)space_take(cursor, 1);
-    space_take_zeros(cursor, 2);
+    ret_region->is_versioned = (uint8_t)space_take(cursor, 1);
+    space_take_zeros(cursor, 1);
     ret_region->address = space_take(cursor, 8);
     ret_region->bytes = space_take(cursor, 8);
     ret_region->chunks = (uint32_t)space_take(cursor, 4);
@@ -144,6 +146,17 @@ void space_take_keys(struct space_cursor *cursor, struct space_keys *ret_keys)
     ret_keys->domain = space_take(cursor, 8);
     ret_keys->bulk = space_take(cursor, 8);
     ret_keys->words = space_take(cursor, 8);
+}
+
+uint64_t space_version_word(uint32_t number)
+{
+    return number == 0 ? 0 : (uint64_t)~number << 32 | number; /* halves of two words make none */
+}
+
+bool space_word_is_current(uint64_t word, uint32_t version)
+{
+    const uint32_t number = (uint32_t)word;
+    return number != 0 && number <= version && word == space_version_word(number);
 }
 
 uint32_t space_rights(enum tarn_space_class memory_class)

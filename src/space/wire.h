@@ -19,6 +19,7 @@ _Static_assert(TARN_SPACE_NAME_MAX == BASE_NAME_MAX, "names are checked by base_
 #define SPACE_REGION_BYTES   32
 #define SPACE_PLACE_BYTES    24
 #define SPACE_KEYS_BYTES     24
+#define SPACE_MARK_BYTES     8
 #define SPACE_REQUEST_MAX    1024        /* the most bytes of a client's request */
 #define SPACE_RESULT_MAX     (16U << 10) /* the most bytes of a result for a client */
 #define SPACE_SERVER_MAX                                                                                     \
@@ -42,6 +43,8 @@ enum space_method {
     SPACE_DROP,
     SPACE_SERVER,
     SPACE_LIST,
+    SPACE_BEGIN,
+    SPACE_PUBLISH,
     SPACE_REGISTER = 32,
     SPACE_REPORT,
     SPACE_ATTEND,
@@ -55,6 +58,7 @@ enum space_order {
     SPACE_UNASSIGN,
     SPACE_FENCE,
     SPACE_PING,
+    SPACE_MARK,
     SPACE_ORDERS,
 };
 
@@ -111,6 +115,7 @@ struct space_region_row {
     uint32_t number;
     uint8_t memory_class;
     uint8_t is_freed;
+    uint8_t is_versioned;
     uint64_t address;
     uint64_t bytes;
     uint32_t chunks;
@@ -130,6 +135,12 @@ struct space_place {
     uint64_t key; /* 0: the server is not there */
 };
 
+/** Bytes of a place in an answer. @param is_versioned  with the key of its server's version words, 8 bytes */
+static inline uint32_t space_place_bytes(bool is_versioned)
+{
+    return SPACE_PLACE_BYTES + (is_versioned ? 8 : 0);
+}
+
 /** Append a place. */
 void space_put_place(struct space_cursor *cursor, const struct space_place *place);
 
@@ -148,6 +159,14 @@ void space_put_keys(struct space_cursor *cursor, const struct space_keys *keys);
 
 /** Take the handles of a chunk. */
 void space_take_keys(struct space_cursor *cursor, struct space_keys *ret_keys);
+
+/** The version word of a chunk that is a current one of a copy-on-write region. @param number  of the version for which the
+ * chunk was taken; 0: the word of a chunk that is tainted */
+uint64_t space_version_word(uint32_t number);
+
+/** Whether a version word says without doubt that its chunk, which a version has, is still the current one there. @param
+ * version  its number */
+bool space_word_is_current(uint64_t word, uint32_t version);
 
 /** The rights of clients to a chunk, by the class of its region: bits of enum tarn_fabric_rights. */
 uint32_t space_rights(enum tarn_space_class memory_class);

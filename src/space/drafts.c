@@ -1,0 +1,79 @@
+/* A client's copy-on-write regions: drafts of next versions, and taking the newest version. Looking at version words is
+ * data.c's. */
+#include "space/client.h"
+#include <errno.h>
+
+int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t bytes, uint64_t deadline_ns,
+                     struct tarn_space_region **ret_draft)
+{
+    struct tarn_space_namespace *of = region->of;
+    const struct tarn_space *space = of->space;
+    const uint64_t chunk_bytes = space->chunk_bytes, at = region->skipped + offset;
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    if (!client_looks_at_words(region) || bytes == 0 || offset > region->bytes ||
+        bytes > region->bytes - offset || !base_is_aligned(at, chunk_bytes) ||
+        !(base_is_aligned(at + bytes, chunk_bytes) ||
+          (region->reaches_end && offset + bytes == region->bytes)))
+        return -EINVAL;
+    if (region->error != 0)
+        return region->error;
+    space_put(&end, of->number, 4);
+    space_put(&end, region->number, 4);
+    space_put(&end, region->first_chunk + (at >> space->chunk_shift), 4);
+    space_put(&end, (bytes + chunk_bytes - 1) >> space->chunk_shift, 4);
+    return client_hold_region(of, SPACE_BEGIN, request, &end, region->address + offset, bytes, deadline_ns,
+                              ret_draft);
+}
+
+int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    if (!draft->is_draft)
+        return -EINVAL;
+    if (draft->is_in_doubt)
+        return -EIO;
+    if (draft->error != 0)
+        return draft->error;
+    space_put(&end, draft->of->number, 4);
+    space_put(&end, draft->number, 4);
+    int error = client_ask(draft->of->space, SPACE_PUBLISH, request, &end, NULL, 0, deadline_ns, NULL);
+    if (error == 0)
+        draft->is_draft = false;
+    return error != 0 && draft->error != 0 ? draft->error : error;
+}
+
+/* Exchange what two regions hold; each keeps its place in the list, and its local memory. */
+static void exchange_versions(struct tarn_space_region *region, struct tarn_space_region *other)
+{
+    const struct tarn_space_region before = *region;
+    region->number = other->number;
+    region->targets = other->targets;
+    region->error = other->error;
+    region->is_outdated = other->is_outdated;
+    other->number = before.number;
+    other->targets = before.targets;
+    other->error = before.error;
+}
+
+int tarn_space_refresh(struct tarn_space_region *region, uint64_t deadline_ns)
+{
+    struct tarn_space_region *newest;
+    if (!client_looks_at_words(region))
+        return -EINVAL;
+    int error = tarn_space_init(region->of, region->address, region->bytes, deadline_ns, &newest);
+    if (error != 0)
+        return error;
+    if (newest->is_versioned && newest->target_count == region->target_count)
+        exchange_versions(region, newest);
+    else
+        error = -EPROTO;
+    tarn_space_drop(newest);
+    return error;
+}
+
+bool tarn_space_is_current(const struct tarn_space_region *region)
+{
+    return !region->is_outdated;
+}
