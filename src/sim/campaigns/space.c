@@ -368,7 +368,9 @@ static void init_play(struct play *play, struct sim_world *world)
                                     .turns_more = TURNS_MORE}};
     struct base_random *random = play->arena.random;
     play->records = base_alloc(sim_world_memory(world), RECORDS_MAX * sizeof(play->records[0]));
-    base_assert(play->records != NULL);
+    play->lineages = base_alloc(sim_world_memory(world), LINEAGES_MAX * sizeof(play->lineages[0]));
+    play->versions = base_alloc(sim_world_memory(world), VERSIONS_MAX * sizeof(play->versions[0]));
+    base_assert(play->records != NULL && play->lineages != NULL && play->versions != NULL);
     base_assert(sim_drive_add(world, "disk", &drive, &play->drive) == 0);
     play->masters = 1 + (uint32_t)base_random_below(random, MASTERS_MAX);
     play->servers = 2 + (uint32_t)base_random_below(random, SERVERS_MAX - 1);
@@ -406,6 +408,8 @@ static void deinit_play(struct play *play)
         base_free(memory, life, sizeof(*life));
     }
     base_free(memory, play->records, RECORDS_MAX * sizeof(play->records[0]));
+    base_free(memory, play->lineages, LINEAGES_MAX * sizeof(play->lineages[0]));
+    base_free(memory, play->versions, VERSIONS_MAX * sizeof(play->versions[0]));
 }
 
 static void run_space(struct sim_world *world, const char *mutation)
@@ -416,6 +420,7 @@ static void run_space(struct sim_world *world, const char *mutation)
     sim_arena_play(&play.arena);
     sim_note(world, "regions, writes", play.record_count, play.writes);
     sim_note(world, "reads, allocations", play.reads, play.allocs);
+    sim_note(world, "versions published, reads of versions", play.published, play.version_reads);
     deinit_play(&play);
 }
 

@@ -20,6 +20,9 @@ enum {
     SLOT_STEP = 256,    /* from one to the next */
     RECORDS_MAX = 2048, /* regions of a run */
     FATES_MAX = 255,    /* namespaces of a run */
+    VERSIONED_MAX = 2,  /* copy-on-write regions that a user holds */
+    LINEAGES_MAX = 512, /* copy-on-write regions of a run */
+    VERSIONS_MAX = 8192,
 };
 
 #define MASTERS     "master0,master1" /* addresses, of which the second may be none's */
@@ -64,12 +67,40 @@ struct held {
     struct record *record;
 };
 
+/* A copy-on-write region that a client was told of. */
+struct lineage {
+    struct fate *fate; /* of its namespace */
+    uint64_t address;
+    uint32_t chunks;
+    uint32_t newest; /* the last version of which a client was told that it is published */
+    uint32_t frees;  /* that were begun */
+};
+
+/* A version of one, or a draft. */
+struct version {
+    struct lineage *of;
+    uint32_t number;
+    uint32_t base; /* the version whose place it was to take */
+    uint32_t
+        stamps[CHUNKS_MAX]; /* what its chunks show: the number of the draft that filled them; 0: anything */
+    bool may_be_published;
+    bool is_published; /* its writer was told so */
+};
+
+/* A user's hold of a version. */
+struct versioned {
+    struct tarn_space_region *region; /* NULL: none */
+    struct lineage *of;
+    struct version *version;
+};
+
 /* A task or thread that uses a space. */
 struct user {
     struct life *life;
     uint32_t slot;                          /* in all chunks */
     struct tarn_space_namespace *of[NAMES]; /* NULL: it has not joined */
     struct held held[HELD_MAX];
+    struct versioned versioned[VERSIONED_MAX];
     uint8_t bytes[CHUNKS_MAX * CHUNK_BYTES];
 };
 
@@ -105,15 +136,18 @@ struct play {
     uint32_t chunks;  /* of a server */
     uint32_t clients; /* lives of clients that go on */
     uint64_t lease_ns;
-    uint64_t session_ns;   /* of masters */
-    bool is_calm;          /* only masters end: a client that goes on loses nothing */
-    bool has_threads;      /* a client is a plain thread */
-    uint32_t threads_left; /* clients to come that are */
-    bool is_begun;         /* all memory servers were there */
-    bool is_ending;        /* a master looks at the end */
-    bool is_checked;       /* the end was looked at */
-    uint32_t victim;       /* node of the client whose regions are to be freed, a bit; 0: none */
-    uint64_t writes, reads, allocs;
+    uint64_t session_ns;      /* of masters */
+    bool is_calm;             /* only masters end: a client that goes on loses nothing */
+    bool has_threads;         /* a client is a plain thread */
+    uint32_t threads_left;    /* clients to come that are */
+    bool is_begun;            /* all memory servers were there */
+    bool is_ending;           /* a master looks at the end */
+    bool is_checked;          /* the end was looked at */
+    uint32_t victim;          /* node of the client whose regions are to be freed, a bit; 0: none */
+    struct lineage *lineages; /* LINEAGES_MAX */
+    struct version *versions; /* VERSIONS_MAX */
+    uint32_t lineage_count, version_count;
+    uint64_t writes, reads, allocs, published, version_reads;
 };
 
 /** A number below n. */
@@ -127,6 +161,15 @@ bool sim_space_does_lead(const struct life *life);
 
 /** The life of the master that leads. @return NULL: none does now */
 struct life *sim_space_leader(const struct play *play);
+
+/** A deadline for a user's next call. */
+uint64_t sim_space_deadline(struct user *user);
+
+/** Do one thing with copy-on-write regions. */
+void sim_space_use_versions(struct user *user);
+
+/** Drop a user's copy-on-write regions of a namespace. */
+void sim_space_drop_versions(struct user *user, uint32_t name);
 
 /** What is known of a namespace. */
 struct fate *sim_space_fate(struct play *play, uint32_t name, uint32_t number);

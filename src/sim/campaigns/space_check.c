@@ -42,10 +42,11 @@ static void check_place(const struct play *play, const struct space_master *mast
     const uint32_t number = (uint32_t)(place >> 32);
     if (server == NULL)
         return; /* it is lost */
-    if (server->chunks[number].region_number != region->number)
+    const uint32_t taken_for = server->chunks[number].region_number;
+    if (region->is_versioned ? taken_for == 0 || taken_for > region->number : taken_for != region->number)
         sim_fail(play->arena.world,
                  "chunk %" PRIu32 " of server %" PRIu32 " is one of region %" PRIu32 " and of %" PRIu32,
-                 number, server->number, region->number, server->chunks[number].region_number);
+                 number, server->number, region->number, taken_for);
     const struct space_server *own = find_server(play, server->identity);
     const struct server_space *space = own == NULL ? NULL : own->chunks[number].space;
     if (own != NULL && (space == NULL || space->number != region->space->number))
@@ -55,12 +56,44 @@ static void check_place(const struct play *play, const struct space_master *mast
                  number, server->number, space == NULL ? 0 : space->number, region->space->number);
 }
 
+/* How many regions of the tables have a chunk. */
+static uint32_t count_versions(const struct space_master *master, uint64_t place)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        const struct master_space *space = master->spaces.items[i];
+        for (uint32_t k = 0; k < space->regions.count; k++) {
+            const struct master_region *region = space->regions.items[k];
+            for (uint32_t c = 0; c < region->chunk_count; c++)
+                count += region->places[c] == place;
+        }
+    }
+    return count;
+}
+
+/* Each chunk knows how many regions have it. */
+static void check_counts(const struct play *play, const struct space_master *master)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        for (uint32_t chunk = 0; server != NULL && chunk < server->chunk_count; chunk++) {
+            const uint32_t count = count_versions(master, (uint64_t)chunk << 32 | server->number);
+            if (count != server->chunks[chunk].versions)
+                sim_fail(play->arena.world,
+                         "chunk %" PRIu32 " of server %" PRIu32 " counts %" PRIu32 " regions, and %" PRIu32
+                         " have it",
+                         chunk, server->number, server->chunks[chunk].versions, count);
+        }
+    }
+}
+
 void sim_space_check_tables(struct play *play)
 {
     const struct life *life = sim_space_leader(play);
     const struct space_master *master = life == NULL ? NULL : life->master;
     if (master == NULL)
         return;
+    check_counts(play, master);
     for (uint32_t i = 0; i < master->spaces.count; i++) {
         const struct master_space *space = master->spaces.items[i];
         for (uint32_t k = 0; k < space->regions.count; k++) {
@@ -91,6 +124,27 @@ static void check_regions(struct play *play, struct tarn_space_namespace *of)
     }
 }
 
+/* The same of copy-on-write regions: the last version that was published is there, or a later one. */
+static void check_versions(const struct play *play, struct tarn_space_namespace *of)
+{
+    for (uint32_t i = 0; i < play->lineage_count; i++) {
+        const struct lineage *lineage = &play->lineages[i];
+        struct tarn_space_info info = {.number = 0};
+        struct tarn_space_region *region;
+        if (lineage->fate->number != of->number || lineage->frees > 0 || lineage->fate->deletes > 0)
+            continue;
+        int error = tarn_space_init(of, lineage->address, 0, task_now() + PATIENCE_NS, &region);
+        if (error == 0) {
+            tarn_space_info(region, &info);
+            tarn_space_drop(region);
+        }
+        if (info.number < lineage->newest)
+            sim_fail(play->arena.world,
+                     "at the end version %" PRIu32 " is lost, and %" PRIu32 " is there: %d", lineage->newest,
+                     info.number, error);
+    }
+}
+
 static void delete_all(struct play *play, struct tarn_space *space, uint32_t name)
 {
     const char *text = name == 0 ? "one" : "other";
@@ -98,6 +152,7 @@ static void delete_all(struct play *play, struct tarn_space *space, uint32_t nam
     int error = tarn_space_join_ns(space, text, text, name * 3, task_now() + PATIENCE_NS, &of);
     if (error == 0) {
         check_regions(play, of);
+        check_versions(play, of);
         sim_space_fate(play, name, of->number)->deletes++;
         error = tarn_space_delete_ns(of, task_now() + PATIENCE_NS);
         tarn_space_leave_ns(of);

@@ -26,7 +26,7 @@ static uint64_t draw(struct user *user, uint64_t n)
     return sim_space_draw(user->life, n);
 }
 
-static uint64_t draw_deadline(struct user *user)
+uint64_t sim_space_deadline(struct user *user)
 {
     const bool is_impatient = (user->life->play->arena.events & SIM_ARENA_IMPATIENCE) != 0;
     const uint64_t patience_ns = task_is_thread() ? THREADS_PATIENCE_NS : PATIENCE_NS;
@@ -134,7 +134,7 @@ static uint64_t offset_of(uint32_t chunk, uint32_t slot)
 static int move_bytes(struct user *user, const struct held *held, enum tarn_fabric_op_kind kind,
                       uint64_t offset, uint64_t bytes)
 {
-    const uint64_t deadline_ns = draw_deadline(user), way = draw(user, 4);
+    const uint64_t deadline_ns = sim_space_deadline(user), way = draw(user, 4);
     struct tarn_space_region *region = held->region;
     uint8_t *memory = user->bytes + offset;
     if (way == 0) {
@@ -327,10 +327,10 @@ static void alloc_region(struct user *user, uint32_t name)
     struct tarn_space_region *region;
     if (held == NULL || play->record_count == RECORDS_MAX)
         return;
-    int error = tarn_space_alloc(of, chunks * CHUNK_BYTES, &options, draw_deadline(user), &region);
+    int error = tarn_space_alloc(of, chunks * CHUNK_BYTES, &options, sim_space_deadline(user), &region);
     check_error(user, "alloc", error);
     if (error == -ENOSPC) {
-        error = tarn_space_reserve(of, chunks * CHUNK_BYTES, draw_deadline(user));
+        error = tarn_space_reserve(of, chunks * CHUNK_BYTES, sim_space_deadline(user));
         check_error(user, "reserve", error);
         return;
     }
@@ -383,8 +383,9 @@ static struct held *hold_region(struct user *user)
     struct tarn_space_region *region;
     char text[LABEL_BYTES];
     const bool is_named = record->label != 0 && draw(user, 2) == 0;
-    int error = is_named ? tarn_space_find(of, print_label(record->label, text), draw_deadline(user), &region)
-                         : tarn_space_init(of, record->address, 0, draw_deadline(user), &region);
+    int error = is_named
+                    ? tarn_space_find(of, print_label(record->label, text), sim_space_deadline(user), &region)
+                    : tarn_space_init(of, record->address, 0, sim_space_deadline(user), &region);
     check_error(user, is_named ? "find" : "init", error);
     if (error == -ENOENT && !may_be_gone(record))
         sim_fail(world_of(user), "region %" PRIu32 " is lost", record->number);
@@ -404,7 +405,7 @@ static void free_region(struct user *user, const struct held *held)
 {
     struct record *record = held->record;
     record->frees++;
-    int error = tarn_space_free(held->region, draw_deadline(user));
+    int error = tarn_space_free(held->region, sim_space_deadline(user));
     check_error(user, "free", error);
     if (error == -ENOENT && record->frees == 1 && record->fate->deletes == 0)
         sim_fail(world_of(user), "region %" PRIu32 " is lost before it is freed", record->number);
@@ -425,7 +426,7 @@ static void map_region(struct user *user, const struct held *held)
         tarn_space_unmap(held->region);
         return;
     }
-    int error = tarn_space_map(held->region, draw_deadline(user), &memory);
+    int error = tarn_space_map(held->region, sim_space_deadline(user), &memory);
     (void)check_data(user, held, "map", error);
 }
 
@@ -449,10 +450,10 @@ static void enter_namespace(struct user *user, uint32_t name)
     const char *text = name == 0 ? "one" : "other";
     struct tarn_space *space = user->life->space;
     const uint64_t begun_ns = sim_world_now(world_of(user));
-    int error = tarn_space_join_ns(space, text, text, name * 3, draw_deadline(user), &user->of[name]);
+    int error = tarn_space_join_ns(space, text, text, name * 3, sim_space_deadline(user), &user->of[name]);
     check_error(user, "join", error);
     if (error == -ENOENT) {
-        error = tarn_space_create_ns(space, text, text, name * 3, draw_deadline(user), &user->of[name]);
+        error = tarn_space_create_ns(space, text, text, name * 3, sim_space_deadline(user), &user->of[name]);
         check_error(user, "create", error);
     }
     if (error != 0)
@@ -469,6 +470,7 @@ static void leave_namespace(struct user *user, uint32_t name)
         if (user->held[i].region != NULL && user->held[i].record->fate->name == name)
             drop_region(user, &user->held[i]);
     }
+    sim_space_drop_versions(user, name);
     tarn_space_leave_ns(user->of[name]);
     user->of[name] = NULL;
 }
@@ -484,7 +486,7 @@ static void delete_namespace(struct user *user, uint32_t name)
 {
     struct fate *fate = sim_space_fate(user->life->play, name, user->of[name]->number);
     fate->deletes++;
-    int error = tarn_space_delete_ns(user->of[name], draw_deadline(user));
+    int error = tarn_space_delete_ns(user->of[name], sim_space_deadline(user));
     check_error(user, "delete", error);
     if (error == -ENOENT && fate->deletes == 1)
         sim_fail(world_of(user), "namespace %" PRIu32 " is lost", fate->number);
@@ -530,7 +532,7 @@ static void act_on_namespace(struct user *user, uint32_t name)
             give_up_region(user, held);
     } else if (what < 62) {
         int error = tarn_space_release(user->of[name], draw(user, 2) == 0 ? UINT64_MAX : CHUNK_BYTES,
-                                       draw_deadline(user));
+                                       sim_space_deadline(user));
         check_error(user, "release", error);
     } else if (what < 63) {
         leave_namespace(user, name);
@@ -554,7 +556,9 @@ void sim_space_use(void *arg)
     const uint64_t pause_ns = life->play->lease_ns / 16;
     while (!life->play->arena.stop) {
         struct held *held = &user->held[draw(user, HELD_MAX)];
-        if (held->region != NULL && (life->blind_ns != 0 || draw(user, 8) > 0))
+        if (draw(user, 4) == 0)
+            sim_space_use_versions(user);
+        else if (held->region != NULL && (life->blind_ns != 0 || draw(user, 8) > 0))
             act_on_region(user, held);
         else if (life->blind_ns == 0 || !has_region(user))
             act_on_namespace(user, (uint32_t)draw(user, NAMES));
