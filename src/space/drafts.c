@@ -22,8 +22,10 @@ int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t
     space_put(&end, region->number, 4);
     space_put(&end, region->first_chunk + (at >> space->chunk_shift), 4);
     space_put(&end, (bytes + chunk_bytes - 1) >> space->chunk_shift, 4);
-    return client_hold_region(of, SPACE_BEGIN, request, &end, region->address + offset, bytes, deadline_ns,
-                              ret_draft);
+    int error = client_hold_region(of, SPACE_BEGIN, request, &end, region->address + offset, bytes,
+                                   deadline_ns, ret_draft);
+    return error != 0 && region->error != 0 ? region->error
+                                            : error; /* it was gone when the session was begun again */
 }
 
 int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns)

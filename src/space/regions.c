@@ -145,7 +145,8 @@ int tarn_space_free(struct tarn_space_region *region, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
     const struct space_cursor end = client_begin_of(request, region->of, region->number);
-    return client_ask(region->of->space, SPACE_FREE, request, &end, NULL, 0, deadline_ns, NULL);
+    int error = client_ask(region->of->space, SPACE_FREE, request, &end, NULL, 0, deadline_ns, NULL);
+    return error == -ENOENT && region->is_versioned && region->error != 0 ? region->error : error;
 }
 
 void tarn_space_drop(struct tarn_space_region *region)

@@ -211,12 +211,14 @@ static void write_version(struct user *user, const struct versioned *held)
     struct tarn_space_info info;
     int error = tarn_space_begin(held->region, (uint64_t)first * CHUNK_BYTES, (uint64_t)count * CHUNK_BYTES,
                                  sim_space_deadline(user), &draft);
+    if (error == -ENOSPC && user->of[held->of->fate->name] != NULL &&
+        tarn_space_reserve(user->of[held->of->fate->name], (uint64_t)count * CHUNK_BYTES,
+                           sim_space_deadline(user)) == 0)
+        error = tarn_space_begin(held->region, (uint64_t)first * CHUNK_BYTES, (uint64_t)count * CHUNK_BYTES,
+                                 sim_space_deadline(user), &draft);
     check_error(user, "begin", error, usual);
     if (error == -ENOENT && !may_be_gone(held->of))
         sim_fail(world_of(user), "a copy-on-write region is lost before a draft");
-    if (error == -ENOSPC && user->of[held->of->fate->name] != NULL)
-        (void)!tarn_space_reserve(user->of[held->of->fate->name], (uint64_t)count * CHUNK_BYTES,
-                                  sim_space_deadline(user));
     if (error != 0)
         return;
     if (play->version_count == VERSIONS_MAX) {
@@ -264,7 +266,7 @@ static void alloc_versioned(struct user *user, struct versioned *held, uint32_t 
     int error = tarn_space_alloc(of, bytes, &options, sim_space_deadline(user), &region);
     check_error(user, "alloc", error, usual);
     if (error == -ENOSPC)
-        (void)!tarn_space_reserve(of, 2 * bytes, sim_space_deadline(user));
+        (void)!tarn_space_reserve(of, 3 * bytes, sim_space_deadline(user));
     if (error != 0)
         return;
     if (play->lineage_count == LINEAGES_MAX || play->version_count == VERSIONS_MAX) {
