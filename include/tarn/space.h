@@ -143,7 +143,8 @@ struct tarn_space_alloc_options {
  * @param bytes    1 to TARN_SPACE_BYTES_MAX; the region has whole chunks
  * @param options  NULL: no name, TARN_SPACE_BULK, TARN_SPACE_STRIPED
  * @return 0; -ENOSPC (less is reserved and free, there or at all: tarn_space_reserve()); -EEXIST (the name); -ENOENT (no
- *         such node, or the namespace was deleted); -EINVAL. Yields.
+ *         such node, or the namespace was deleted); -EHOSTUNREACH (copy_on_write: a memory server did not take part); -EINVAL.
+ *         Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_space_alloc(struct tarn_space_namespace *space_namespace, uint64_t bytes,
                                               const struct tarn_space_alloc_options *options,

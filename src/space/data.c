@@ -57,53 +57,6 @@ static int outcome_of(const struct tarn_space *space, int result)
     }
 }
 
-/* ---- version words ------------------------------------------------------------------------------ */
-
-/* Describe the READ of a chunk's version word. @param ret_handle, iov  used by it until it has completed */
-static struct tarn_fabric_op word_op(const struct client_target *target,
-                                     struct tarn_fabric_handle *ret_handle, const struct iovec *iov)
-{
-    *ret_handle = (struct tarn_fabric_handle){.domain = target->handle.domain,
-                                              .key = target->words_key,
-                                              .bytes = ((uint64_t)target->chunk + 1) * sizeof(uint64_t),
-                                              .rights = TARN_FABRIC_MAY_READ};
-    return (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
-                                   .tag = TAG,
-                                   .handle = ret_handle,
-                                   .offset = target->chunk * sizeof(uint64_t),
-                                   .iov = iov,
-                                   .iov_count = 1};
-}
-
-/* Note what the word of a chunk that was read says. @param word  0: nothing is known */
-static void note_word(struct tarn_space_region *region, uint64_t word)
-{
-    region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number);
-}
-
-/* Read the version word of a chunk whose data were read, over the connection over which they were. */
-static int look_at_word(struct tarn_space_region *region, const struct client_target *target,
-                        uint64_t deadline_ns)
-{
-    struct tarn_fabric_handle handle;
-    struct client_link *link = target->link;
-    uint64_t word = 0;
-    const struct iovec iov = {.iov_base = &word, .iov_len = sizeof(word)};
-    struct tarn_fabric_op op = word_op(target, &handle, &iov);
-    int error = 0;
-    if (!client_is_up(link))
-        return -EHOSTUNREACH;
-    if (target->words_key != 0) {
-        link->users++;
-        error = fabric_run(link->connection, &op, deadline_ns);
-        link->users--;
-    }
-    error = outcome_of(region->of->space, error);
-    if (error == 0)
-        note_word(region, word);
-    return error;
-}
-
 /* ---- one part, waited for ----------------------------------------------------------------------- */
 
 /* Carry out an operation that lies in one chunk. */
@@ -127,13 +80,16 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
     int error = fabric_run(link->connection, op, deadline_ns);
     link->users--;
     region->is_in_doubt = region->is_in_doubt || (error != 0 && op->kind != TARN_FABRIC_READ);
-    error = outcome_of(space, error);
-    return error == 0 && op->kind == TARN_FABRIC_READ && client_looks_at_words(region)
-               ? look_at_word(region, target, deadline_ns)
-               : error;
+    return outcome_of(space, error);
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------- */
+
+/* Note what the word of a chunk that was read says. @param word  0: nothing is known */
+static void note_word(struct tarn_space_region *region, uint64_t word)
+{
+    region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number);
+}
 
 /* Note the end of a piece, and free it. */
 static void take_piece(struct tarn_space *space, struct client_piece *piece)
@@ -228,7 +184,8 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
     while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
         const struct client_target *target = &region->targets[last + 1 - op->words_left];
         if (!client_is_up(target->link) || !client_has_session(space) || region->error != 0) {
-            end_op(op, region->error != 0 ? region->error : -EHOSTUNREACH);
+            const bool is_stale = region->error != 0 || !client_has_session(space);
+            end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
             return;
         }
         if (target->words_key == 0) {
@@ -237,9 +194,19 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
             continue;
         }
         struct client_piece *piece = begin_piece(space, op, target->link);
+        const uint64_t offset = target->chunk * sizeof(piece->word);
         piece->is_of_word = true;
         piece->iov[0] = (struct iovec){.iov_base = &piece->word, .iov_len = sizeof(piece->word)};
-        piece->op = word_op(target, &piece->words, piece->iov);
+        piece->words = (struct tarn_fabric_handle){.domain = target->handle.domain,
+                                                   .key = target->words_key,
+                                                   .bytes = offset + sizeof(piece->word),
+                                                   .rights = TARN_FABRIC_MAY_READ};
+        piece->op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
+                                            .tag = TAG,
+                                            .handle = &piece->words,
+                                            .offset = offset,
+                                            .iov = piece->iov,
+                                            .iov_count = 1};
         op->words_left--;
         post_piece(space, piece);
     }
@@ -362,8 +329,8 @@ static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint6
         await_piece(space, piece, deadline_ns);
     else if (error != 0)
         end_op(op, error);
-    else if (op->pieces > 0)
-        task_yield(); /* other tasks wait for its pieces, and take them */
+    else
+        task_yield(); /* other tasks wait for its pieces, or for those that it needs, and take them */
 }
 
 int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count, uint64_t deadline_ns)
@@ -445,10 +412,8 @@ static int move_bytes(struct tarn_space_region *region, enum tarn_fabric_op_kind
         return -EINVAL;
     if (region->error != 0)
         return region->error;
-    if (kind == TARN_FABRIC_WRITE && client_looks_at_words(region))
-        return -EROFS;
     const struct part part = part_at(region, offset, bytes);
-    if (part.bytes == bytes) {
+    if (part.bytes == bytes && !client_looks_at_words(region)) {
         struct tarn_fabric_op op = {.kind = kind, .iov = &iov, .iov_count = 1};
         return run_part(region, &part, &op, deadline_ns);
     }

@@ -386,9 +386,10 @@ struct master_region *master_await_newest(const struct space_master *master, str
 /** Take a draft's right to be published away, as at the end of its writer's hold. */
 void master_detach_draft(struct master_region *draft);
 
-/** Have memory servers mark the chunks of a new copy-on-write region. @return 0; -EHOSTUNREACH. Yields. */
+/** Have memory servers mark the chunks of a new copy-on-write region, or the new ones of a draft. @param base  the draft's; NULL:
+ * it is none @return 0; -ENOMEM; -ENOSPC; -EHOSTUNREACH. Yields. */
 base_must_check int master_mark_new(struct space_master *master, struct master_region *region,
-                                    uint64_t deadline_ns);
+                                    const struct master_region *base, uint64_t deadline_ns);
 
 /** Have a memory server that has come mark all chunks of versions that are current. @return an error of the connection's.
  * Yields. */

@@ -89,6 +89,64 @@ static struct master_region *fill_master(struct space_master *master)
     return region;
 }
 
+/* Two regions that share a chunk, of which one is freed. */
+static void add_sharers(struct space_master *master, bool are_versioned)
+{
+    struct master_space *space = master_space_of(master, 5);
+    struct master_set set;
+    master_set_init(&set);
+    for (uint32_t number = 1; number <= 2; number++) {
+        struct master_region *region = master_region_make(master, space, number, 2);
+        region->is_versioned = are_versioned;
+        region->is_freed = number == 1;
+        region->bytes = UINT64_C(2) * 4096;
+        region->places[0] = UINT64_C(7) << 32 | 1;
+        region->places[1] = (uint64_t)(10 + number) << 32 | 1;
+        master_save_region(master, &set, region);
+    }
+    assert_int_equal(master_store(master, &set), 0);
+}
+
+/* Versions may share chunks, other regions may not. */
+static void share_and_load(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct fixture *self = testing->arg;
+    bool is_new;
+    self->testing = testing;
+    begin_master(self);
+    (void)fill_master(&self->master);
+    assert_int_equal(
+        cluster_delete(self->master.cluster, self->master.term, "/space/regions/0000000009", CLUSTER_ANY), 0);
+    add_sharers(&self->master, true);
+    end_master(self);
+    begin_master(self);
+    assert_int_equal(master_load(&self->master, 4096, &is_new), 0);
+    const struct master_space *space = master_space_of(&self->master, 5);
+    const struct master_server *server = master_server_of(&self->master, 1);
+    const struct master_region *old = master_region_of(space, 1), *newest = master_region_of(space, 2);
+    assert_true(old->is_versioned && old->is_freed && newest->is_versioned && !newest->is_freed);
+    assert_true(server->chunks[7].versions == 2 && server->chunks[7].region_number == 1);
+    assert_true(server->chunks[11].versions == 1 && server->chunks[11].region_number == 1);
+    assert_true(server->chunks[12].versions == 1 && server->chunks[12].region_number == 2);
+    assert_int_equal(master_store(&self->master, &self->master.orphans), 0);
+    add_sharers(&self->master, false);
+    end_master(self);
+    begin_master(self);
+    assert_int_equal(master_load(&self->master, 4096, &is_new), -EUCLEAN);
+    end_master(self);
+}
+
+static void versions_share_chunks(void **state)
+{
+    struct fixture *self = test_calloc(1, sizeof(*self));
+    (void)state;
+    (void)snprintf(self->path, sizeof(self->path), "/dev/shm/space-metadata-%d.tarn", (int)getpid());
+    task_testing_run(NULL, NULL, share_and_load, self);
+    assert_int_equal(unlink(self->path), 0);
+    test_free(self);
+}
+
 static void expect_all(struct space_master *master)
 {
     const struct master_space *space = master_space_named(master, "space");
@@ -212,6 +270,7 @@ static void damage_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(metadata_come_back),
+                                       cmocka_unit_test(versions_share_chunks),
                                        cmocka_unit_test(damage_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

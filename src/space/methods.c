@@ -374,7 +374,7 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     region->holds++; /* for now, so that nothing takes it while it is stored */
     int error = master_bind(master, region, node);
     if (error == 0 && region->is_versioned)
-        error = master_mark_new(master, region, asking->deadline_ns);
+        error = master_mark_new(master, region, NULL, asking->deadline_ns);
     if (error == 0) {
         master_set_init(&set);
         take_addresses(master, &set, region);

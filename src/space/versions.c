@@ -81,21 +81,15 @@ static int mark_chunks(struct space_master *master, struct master_server *server
     return error;
 }
 
-/* Mark the new chunks of a draft, or all of a new region. @param but  as above */
-static int mark_new(struct space_master *master, struct master_region *region,
-                    const struct master_region *but, uint64_t deadline_ns)
+int master_mark_new(struct space_master *master, struct master_region *region,
+                    const struct master_region *base, uint64_t deadline_ns)
 {
     int error = 0;
     for (uint32_t slot = 0; slot < master->slots && error == 0; slot++) {
         if (master->servers[slot] != NULL)
-            error = mark_chunks(master, master->servers[slot], region, but, true, deadline_ns);
+            error = mark_chunks(master, master->servers[slot], region, base, true, deadline_ns);
     }
     return error == 0 || error == -ENOMEM || error == -ENOSPC ? error : -EHOSTUNREACH;
-}
-
-int master_mark_new(struct space_master *master, struct master_region *region, uint64_t deadline_ns)
-{
-    return mark_new(master, region, NULL, deadline_ns);
 }
 
 /* Whether the chunks of a version are to be marked as current at a server that has come. While one is being published, those of
@@ -247,7 +241,7 @@ int master_begin_version(struct space_master *master, const struct master_sessio
         return -ENOMEM;
     draft->lease_end_ns = session->heard_ns + master->lease_ns; /* before its session expires */
     draft->holds++;                                             /* for now */
-    error = mark_new(master, draft, base, deadline_ns);
+    error = master_mark_new(master, draft, base, deadline_ns);
     master_set_init(&set);
     master_save_config(master, &set); /* the number is told, and never given again */
     const int stored = master_store(master, &set);
