@@ -213,10 +213,10 @@ TARN_API TARN_MUST_CHECK int tarn_space_begin(struct tarn_space_region *region, 
                                               struct tarn_space_region **ret_draft);
 
 /**
- * Publish a draft of which all has been written, and no operation is posted: from now on its chunks have the place of those before, all
- * at once, for whoever takes hold of the region, or refreshes it. The draft is a held part of the new version then, which is read and
- * dropped as any. After an error the last version is as it was, and the draft can only be dropped, but for -EHOSTUNREACH and
- * -ENOSPC, after which it may be published again.
+ * Publish a draft of which all has been written, and on which no operation is posted: from now on its chunks have the place of
+ * those before, all at once, for clients that take hold of the region, or refresh what they hold; the caller refreshes its own, too. The
+ * draft is a held part of the new version then, which is read and dropped as any. After an error the last version is as it was,
+ * and the draft can only be dropped, but for -EHOSTUNREACH and -ENOSPC, after which it may be published again.
  *
  * @return 0; -ETIME (its lease has ended); -EIO (a write of it has failed); -ENOENT (the region was freed); -EHOSTUNREACH (a
  *         memory server that has replaced chunks is not there); -ENODATA (one is lost: free the region); -ENOSPC (the master's metadata

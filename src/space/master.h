@@ -372,11 +372,13 @@ base_must_check int master_bind(struct space_master *master, struct master_regio
 
 #define MASTER_VERSIONED_MAX 24576 /* the most chunks of one: two lists of them have room in one multi */
 
-/** The methods BEGIN and PUBLISH: README, "Messages". @param region  that the session holds @param from  the rest of the
+/** The method BEGIN: README, "Messages", as for the next. @param region  that the session holds @param from  the rest of the
  * request @param ret_draft  nobody holds it yet. Yields. */
 base_must_check int master_begin_version(struct space_master *master, const struct master_session *session,
                                          struct master_region *region, struct space_cursor *from,
                                          uint64_t deadline_ns, struct master_region **ret_draft);
+
+/** The method PUBLISH. @param draft  a region that the session holds. Yields. */
 base_must_check int master_publish(struct space_master *master, struct master_region *draft,
                                    uint64_t deadline_ns);
 

@@ -95,7 +95,7 @@ static int obey_mark(void *arg, struct tarn_rpc_request *request)
         return error;
     for (uint32_t i = 0; i < count && error == 0; i++, marks += SPACE_MARK_BYTES)
         error = server_mark(space, base_load_le32(marks), base_load_le32(marks + 4));
-    tarn_fabric_mem_fence(); /* who READs a word after the answer finds what it is now */
+    tarn_fabric_mem_fence(); /* clients that READ a word after the answer find what it is now */
     if (error == 0)
         space_put(&to, space->words->handle.key, 8);
     server_space_put(space);
