@@ -5,6 +5,8 @@
 #define SOON       TESTING_SECONDS(60)
 #define ALL_CHUNKS ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
 
+#define LONG_NS (60 * BASE_NS_PER_SECOND) /* a lease that no step outlasts, also on a busy machine */
+
 enum { CHUNKS = 3, BYTES = CHUNKS * TESTING_CHUNK_BYTES };
 
 static void await_free(const struct space_testing *self, uint64_t count)
@@ -57,13 +59,25 @@ static struct tarn_space_region *begin_draft(struct tarn_space_region *region, u
     return draft;
 }
 
+/* Publish a version of some chunks. @return its draft, which is a part of the new version */
+static struct tarn_space_region *publish_draft(struct tarn_space_region *region, uint32_t first,
+                                               uint32_t chunks, uint64_t version)
+{
+    for (;;) {
+        struct tarn_space_region *draft = begin_draft(region, first, chunks);
+        write_stamps(draft, chunks, version);
+        const int error = tarn_space_publish(draft, SOON);
+        if (error == 0)
+            return draft;
+        assert_int_equal(error, -ETIME); /* this machine was too busy */
+        tarn_space_drop(draft);
+    }
+}
+
 static void publish_version(struct tarn_space_region *region, uint32_t first, uint32_t chunks,
                             uint64_t version)
 {
-    struct tarn_space_region *draft = begin_draft(region, first, chunks);
-    write_stamps(draft, chunks, version);
-    assert_int_equal(tarn_space_publish(draft, SOON), 0);
-    tarn_space_drop(draft);
+    tarn_space_drop(publish_draft(region, first, chunks, version));
     assert_int_equal(tarn_space_refresh(region, SOON), 0);
 }
 
@@ -173,7 +187,7 @@ static void see_versions(struct space_testing *self)
 
 static void what_is_published_is_seen(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, see_versions);
+    space_testing_run(testing, LONG_NS, see_versions);
 }
 
 /* What calls say of regions that are not of this kind, and of ranges that are not whole chunks. */
@@ -221,7 +235,7 @@ static void refuse_calls(struct space_testing *self)
 
 static void wrong_calls_are_refused(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, refuse_calls);
+    space_testing_run(testing, LONG_NS, refuse_calls);
 }
 
 /* Readers in another task, or thread, while versions are published, each of all chunks. */
@@ -269,7 +283,7 @@ static void publish_to_readers(struct space_testing *self)
 
 static void readers_see_no_mixture(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, publish_to_readers);
+    space_testing_run(testing, LONG_NS, publish_to_readers);
 }
 
 /* ---- writers ------------------------------------------------------------------------------------ */
@@ -319,7 +333,7 @@ static void write_one_at_a_time(struct space_testing *self)
 
 static void one_writes_at_a_time(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, write_one_at_a_time);
+    space_testing_run(testing, LONG_NS, write_one_at_a_time);
 }
 
 /* An old version's holder frees the region, and a deleted namespace ends drafts. */
@@ -353,7 +367,7 @@ static void free_by_old_name(struct space_testing *self)
 
 static void old_versions_free_the_region(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, free_by_old_name);
+    space_testing_run(testing, LONG_NS, free_by_old_name);
 }
 
 /* ---- short leases ------------------------------------------------------------------------------- */
@@ -549,9 +563,7 @@ static void restart_between_steps(struct space_testing *self)
     tarn_space_drop(draft);
     expect_versions(region, (const uint64_t[]){1, 1, 1});
 
-    draft = begin_draft(region, 0, 2);
-    write_stamps(draft, 2, 3);
-    assert_int_equal(tarn_space_publish(draft, SOON), 0);
+    draft = publish_draft(region, 0, 2, 3);
     restart_master(self);
     assert_int_equal(tarn_space_refresh(region, SOON), 0);
     assert_int_equal(read_version(draft, 1), 3);
@@ -601,16 +613,21 @@ static void lose_server(struct space_testing *self)
     write_stamps(draft, CHUNKS, 2);
     space_testing_close_server(self, search.place);
     space_testing_await_servers(self, TESTING_SERVERS - 1);
-    assert_int_equal(tarn_space_publish(draft, SOON), -EHOSTUNREACH);
+    const int error = tarn_space_publish(draft, SOON);
+    assert_true(error == -EHOSTUNREACH || error == -ETIME); /* this machine was too busy */
     await_current(region, kept);
     assert_int_equal(read_version(region, kept), 1);
     tarn_space_drop(draft);
     space_testing_open_server(self, search.place); /* of the same name, and empty */
     space_testing_await_servers(self, TESTING_SERVERS);
-    draft = begin_draft(region, lost, 1);
-    write_stamps(draft, 1, 3);
-    assert_int_equal(tarn_space_publish(draft, SOON), -ENODATA);
-    tarn_space_drop(draft);
+    int again;
+    do {
+        draft = begin_draft(region, lost, 1);
+        write_stamps(draft, 1, 3);
+        again = tarn_space_publish(draft, SOON);
+        tarn_space_drop(draft);
+    } while (again == -ETIME);
+    assert_int_equal(again, -ENODATA);
     free_all(self, of, region);
 }
 
@@ -692,7 +709,7 @@ static void reach_for_drafts(struct space_testing *self)
 
 static void drafts_are_their_writers_alone(struct testing_fabric *testing)
 {
-    space_testing_run(testing, 0, reach_for_drafts);
+    space_testing_run(testing, LONG_NS, reach_for_drafts);
 }
 
 /* The n-th piece of memory that anybody takes is refused while a version is made. */
