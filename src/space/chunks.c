@@ -150,7 +150,7 @@ static bool may_more_come(const struct space_master *master)
 
 int master_await_moment(uint64_t deadline_ns)
 {
-    return task_now() >= deadline_ns ? -EAGAIN : task_sleep(PAUSE_NS);
+    return task_now() >= deadline_ns ? -EINPROGRESS : task_sleep(PAUSE_NS);
 }
 
 int master_await_more(const struct space_master *master, uint64_t deadline_ns)
@@ -292,7 +292,7 @@ int master_reserve(struct space_master *master, struct master_space *space, uint
     if (error != 0)
         (void)master_release(master, space, base_min(done, space->spare_count));
     master_space_put(master, space);
-    return error == -ETIMEDOUT ? -EAGAIN : error;
+    return error == -ETIMEDOUT ? -EINPROGRESS : error;
 }
 
 /* ---- releasing, binding ------------------------------------------------------------------------- */

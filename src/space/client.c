@@ -147,11 +147,12 @@ static int draw_session(struct tarn_space *space)
 }
 
 /* Begin the session at the master. @param ret_is_new  whether the master did not know it */
-static int say_hello(struct tarn_space *space, uint64_t deadline_ns, bool *ret_is_new)
+static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline_ns, bool *ret_is_new)
 {
     uint8_t request[SPACE_REQUEST_MAX], result[HELLO_BYTES];
-    const struct space_cursor end = client_begin(request);
+    struct space_cursor end = client_begin(request);
     const uint64_t begin_ns = task_now();
+    space_put(&end, flags, 4);
     int error = client_ask_once(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
     if (error != 0)
         return error;
@@ -183,8 +184,8 @@ static void put_credentials(struct space_cursor *cursor, const char *name, const
 }
 
 /* Tell a master that does not know this session a namespace, and the regions that are held of it. What is gone says so from
- * now on. */
-static int report_namespace(struct tarn_space *space, const struct tarn_space_namespace *of,
+ * now on. @param resumes  -ESTALE instead, if a region is gone: what is under way there could meet another use of its chunks */
+static int report_namespace(struct tarn_space *space, const struct tarn_space_namespace *of, bool resumes,
                             uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX], result[SPACE_REGION_BYTES];
@@ -195,10 +196,14 @@ static int report_namespace(struct tarn_space *space, const struct tarn_space_na
         error == -ENOENT || error == -EACCES || (error == 0 && base_load_le32(result) != of->number);
     base_list_for_each(at, &of->regions) {
         struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
-        if (error == 0 && !is_gone && atomic_load(&region->error) == 0) {
+        if (atomic_load(&region->error) != 0)
+            continue;
+        if (error == 0 && !is_gone) {
             end = client_begin_of(request, of, region->number);
             error = client_ask_once(space, SPACE_HOLD, request, &end, result, sizeof(result), deadline_ns);
         }
+        if (resumes && (is_gone || error == -ENOENT))
+            return -ESTALE;
         if (is_gone || error == -ENOENT) {
             atomic_store(&region->error, -ESTALE);
             error = 0;
@@ -208,14 +213,18 @@ static int report_namespace(struct tarn_space *space, const struct tarn_space_na
 }
 
 /* Tell a master all of this session, and have the lease that it has given. The caller has `control`. */
-static int report(struct tarn_space *space, uint64_t deadline_ns)
+static int report(struct tarn_space *space, bool resumes, uint64_t deadline_ns)
 {
+    uint8_t request[SPACE_REQUEST_MAX];
+    const struct space_cursor end = client_begin(request);
     int error = 0;
     base_list_for_each(at, &space->namespaces) {
         if (error == 0)
-            error = report_namespace(space, base_container_of(at, struct tarn_space_namespace, link),
+            error = report_namespace(space, base_container_of(at, struct tarn_space_namespace, link), resumes,
                                      deadline_ns);
     }
+    if (error == 0 && resumes)
+        error = client_ask_once(space, SPACE_RESUMED, request, &end, NULL, 0, deadline_ns);
     if (error != 0)
         return error;
     base_spin_lock(&space->lock);
@@ -225,17 +234,20 @@ static int report(struct tarn_space *space, uint64_t deadline_ns)
     return 0;
 }
 
-/* Go on with this session at a master that does not know it: its connections with memory servers stay. A master that does
- * know it has seen calls of which this side knows no outcome: then it is given up. The caller has `control`. */
+/* Go on with this session at a master that does not know it: its connections with memory servers stay. It is given up if the master
+ * does know it, because then calls of which this side knows no outcome may have run there; and if a region of it is gone.
+ * The caller has `control`. */
 static int resume_session(struct tarn_space *space, uint64_t deadline_ns)
 {
     bool is_new;
-    int error = say_hello(space, deadline_ns, &is_new);
-    if (error == -EEXIST || (error == 0 && !is_new)) {
-        atomic_store(&space->state, CLIENT_LOST);
+    int error = say_hello(space, SPACE_RESUMES, deadline_ns, &is_new);
+    if (error == -EEXIST || (error == 0 && !is_new))
         error = -ESTALE;
-    }
-    return error == 0 ? report(space, deadline_ns) : error;
+    if (error == 0)
+        error = report(space, true, deadline_ns);
+    if (error == -ESTALE)
+        atomic_store(&space->state, CLIENT_LOST);
+    return error;
 }
 
 void client_give_up_session(struct tarn_space *space)
@@ -254,13 +266,13 @@ static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
     client_give_up_session(space);
     int error = draw_session(space);
     if (error == 0)
-        error = say_hello(space, deadline_ns, &is_new);
+        error = say_hello(space, 0, deadline_ns, &is_new);
     base_list_for_each(at, &space->namespaces) {
         struct base_list *regions = &base_container_of(at, struct tarn_space_namespace, link)->regions;
         base_list_for_each(of, regions) /* the session before holds them until it is fenced */
             base_container_of(of, struct tarn_space_region, link)->is_in_doubt = false;
     }
-    return error == 0 ? report(space, deadline_ns) : error;
+    return error == 0 ? report(space, false, deadline_ns) : error;
 }
 
 /* Have a session that the master knows. The caller has `control`. */
@@ -285,7 +297,7 @@ static int try_asking(struct tarn_space *space, struct tarn_rpc_call *call, bool
     if (error == 0)
         error = call_once(space, call, &is_answered);
     if (is_answered) {
-        *ret_again = error == -ESTALE || error == -EAGAIN; /* it has done nothing */
+        *ret_again = error == -ESTALE || error == -EINPROGRESS; /* it has done nothing */
         if (error == -ESTALE)
             atomic_store(&space->state, CLIENT_UNKNOWN);
         return error;
@@ -311,10 +323,12 @@ int client_ask_held(struct tarn_space *space, enum space_method method, uint8_t 
     for (;;) {
         call.deadline_ns = base_min(deadline_ns, task_now() + space->lease_ns); /* it may stand still */
         error = try_asking(space, &call, &again);
-        if (!again || task_now() >= deadline_ns)
+        if (!again)
             break;
         if (task_sleep_until(base_min(deadline_ns, task_now() + PAUSE_NS)) != 0)
             return -ECANCELED;
+        if (task_now() >= deadline_ns)
+            break;
     }
     if (error == 0 && ret_bytes != NULL)
         *ret_bytes = call.result_bytes;

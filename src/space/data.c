@@ -202,7 +202,7 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
                                                    .bytes = offset + sizeof(piece->word),
                                                    .rights = TARN_FABRIC_MAY_READ};
         piece->op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
-                                            .tag = TAG,
+                                            .tag = CLIENT_TAG,
                                             .handle = &piece->words,
                                             .offset = offset,
                                             .iov = piece->iov,

@@ -49,14 +49,16 @@ int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns)
 /* Exchange what two regions hold; each keeps its place in the list, and its local memory. */
 static void exchange_versions(struct tarn_space_region *region, struct tarn_space_region *other)
 {
-    const struct tarn_space_region before = *region;
+    const uint32_t number = region->number;
+    struct client_target *targets = region->targets;
+    const int error = region->error;
     region->number = other->number;
     region->targets = other->targets;
-    region->error = other->error;
+    region->error = atomic_load(&other->error);
     region->is_outdated = other->is_outdated;
-    other->number = before.number;
-    other->targets = before.targets;
-    other->error = before.error;
+    other->number = number;
+    other->targets = targets;
+    other->error = error;
 }
 
 int tarn_space_refresh(struct tarn_space_region *region, uint64_t deadline_ns)
@@ -67,10 +69,13 @@ int tarn_space_refresh(struct tarn_space_region *region, uint64_t deadline_ns)
     int error = tarn_space_init(region->of, region->address, region->bytes, deadline_ns, &newest);
     if (error != 0)
         return error;
-    if (newest->is_versioned && newest->target_count == region->target_count)
+    if (newest->is_versioned && newest->target_count == region->target_count) {
+        task_mutex_lock_firmly(&region->of->space->control); /* a master may just be told of both */
         exchange_versions(region, newest);
-    else
+        task_mutex_unlock(&region->of->space->control);
+    } else {
         error = -EPROTO;
+    }
     tarn_space_drop(newest);
     return error;
 }

@@ -123,10 +123,12 @@ struct master_region {
 
 struct master_session {
     uint8_t id[SPACE_SESSION_BYTES];
-    uint64_t heard_ns;          /* when it was last heard of */
-    uint64_t expiry;            /* the master's `expiries` when it expired; 0: it is live */
-    uint32_t users;             /* methods that have it */
-    bool has_ended;             /* it is freed when no method has it */
+    uint64_t heard_ns; /* when it was last heard of */
+    uint64_t expiry;   /* the master's `expiries` when it expired; 0: it is live */
+    uint32_t users;    /* methods that have it */
+    bool
+        is_resuming; /* it may have operations under way, and has not told all that it holds: it is fenced as if it was not there */
+    bool has_ended;  /* it is freed when no method has it */
     struct master_list spaces;  /* that it has joined */
     struct master_list regions; /* that it holds, once for each time */
 };
@@ -233,6 +235,10 @@ void master_set_remove(struct space_master *master, struct master_set *set, cons
 /** Store a set, and wait for that. Frees its changes. @return 0; -ENOMEM, -ENOSPC: nothing of it is stored; -ESHUTDOWN: the
  * term is over. Yields. */
 base_must_check int master_store(struct space_master *master, struct master_set *set);
+
+/** The same for a change that other methods may have seen meanwhile: if it is refused, the term ends. @return as master_store(),
+ * but -ENOSPC. Yields. */
+base_must_check int master_store_seen(struct space_master *master, struct master_set *set);
 
 /** Wait until everything that was noted is stored. @return 0; -ESHUTDOWN. Yields. */
 base_must_check int master_settle(struct space_master *master);
@@ -343,7 +349,7 @@ void master_server_sort_waiting(struct space_master *master, struct master_serve
 void master_server_unsort(struct space_master *master, struct master_server *server);
 
 /**
- * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -EAGAIN (not until the
+ * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -EINPROGRESS (not until the
  * deadline): nothing is reserved. Yields.
  */
 base_must_check int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
@@ -352,10 +358,10 @@ base_must_check int master_reserve(struct space_master *master, struct master_sp
 /** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
 int master_release(struct space_master *master, struct master_space *space, uint64_t count);
 
-/** Wait a little for what is about to be. @return 0: look again; -EAGAIN: the deadline has passed; -ECANCELED. Yields. */
+/** Wait a little for what is about to be. @return 0: look again; -EINPROGRESS: the deadline has passed; -ECANCELED. Yields. */
 base_must_check int master_await_moment(uint64_t deadline_ns);
 
-/** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -EAGAIN: the
+/** Wait a little for memory servers that come. @return 0: look again; -ENOSPC: none will; -EINPROGRESS: the
  * deadline has passed; -ECANCELED. Yields. */
 base_must_check int master_await_more(const struct space_master *master, uint64_t deadline_ns);
 
@@ -416,7 +422,7 @@ int master_admit(struct space_master *master, struct tarn_rpc_request *request);
 base_must_check int master_order(struct master_server *server, enum space_order order, const void *data,
                                  uint32_t bytes, void *result, uint32_t room, uint64_t deadline_ns);
 
-/** Wait until sessions of before the term have had the time to come. @return 0; -EAGAIN: not until the deadline; -ESHUTDOWN. Yields. */
+/** Wait until sessions of before the term have had the time to come. @return 0; -EINPROGRESS: not until the deadline; -ESHUTDOWN. Yields. */
 base_must_check int master_await_grace(const struct space_master *master, uint64_t deadline_ns);
 
 /** Have every server's attendant look whether there is something to do. */
@@ -436,8 +442,8 @@ struct master_session *master_session_of(const struct space_master *master, cons
 /** Whether there is a session of an id, live or expired. */
 bool master_session_is_known(const struct space_master *master, const uint8_t *id);
 
-/** Make a session. @return NULL: no memory, or there are too many */
-struct master_session *master_session_make(struct space_master *master, const uint8_t *id);
+/** Make a session. @param is_resuming  it was another master's @return NULL: no memory, or there are too many */
+struct master_session *master_session_make(struct space_master *master, const uint8_t *id, bool is_resuming);
 
 /** Have a session hold a region. @return 0; -ENOMEM */
 base_must_check int master_hold(struct space_master *master, struct master_session *session,

@@ -1,5 +1,5 @@
 /* What clients ask of the master: README, "Messages". The methods of memory servers are servers.c's. */
-#include "space/master.h"
+#include "space/asking.h"
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -8,32 +8,12 @@
 
 #define WAIT_NS (60 * BASE_NS_PER_SECOND) /* twice the longest that a method waits for memory servers */
 
-/* A request of a client, while its method runs. */
-struct asking {
-    struct space_master *master;
-    struct tarn_rpc_request *request;
-    struct space_cursor from; /* behind the session */
-    struct space_cursor to;   /* the result */
-    uint8_t id[SPACE_SESSION_BYTES];
-    struct master_session *session; /* NULL: there is none, or none any more */
-    uint64_t deadline_ns;
-};
-
-typedef int asking_function(struct asking *asking);
-
 /* ---- what requests name ------------------------------------------------------------------------- */
 
-/* Take the number of a namespace that the session has joined. @return NULL: it has not, or there is none any more */
-static struct master_space *take_space(struct asking *asking)
+struct master_space *asking_space(struct asking *asking)
 {
     struct master_space *space = master_space_of(asking->master, (uint32_t)space_take(&asking->from, 4));
     return space != NULL && master_list_has(&asking->session->spaces, space) ? space : NULL;
-}
-
-/* Whether all of a request was taken. */
-static bool is_taken(const struct asking *asking)
-{
-    return space_cursor_is_done(&asking->from);
 }
 
 /* Take a name of a length that was taken before. @param ret_name  "": a length of 0 */
@@ -46,7 +26,7 @@ static bool take_name(struct asking *asking, size_t bytes, char *ret_name)
 /* Take the numbers of a namespace and of one of its regions. @param ret_region  NULL: there is none */
 static bool take_region(struct asking *asking, struct master_region **ret_region)
 {
-    struct master_space *space = take_space(asking);
+    struct master_space *space = asking_space(asking);
     const uint32_t number = (uint32_t)space_take(&asking->from, 4);
     struct master_region *region = space == NULL ? NULL : master_region_of(space, number);
     *ret_region = region != NULL && region->is_stored && !region->is_going ? region : NULL;
@@ -56,14 +36,14 @@ static bool take_region(struct asking *asking, struct master_region **ret_region
 /* Take the same of a region that the session holds, which may be a draft. */
 static bool take_held(struct asking *asking, struct master_region **ret_region)
 {
-    struct master_space *space = take_space(asking);
+    struct master_space *space = asking_space(asking);
     const uint32_t number = (uint32_t)space_take(&asking->from, 4);
     struct master_region *region = space == NULL ? NULL : master_region_of(space, number);
     *ret_region = region != NULL && master_list_has(&asking->session->regions, region) ? region : NULL;
     return !asking->from.is_wrong;
 }
 
-static void put_region(struct asking *asking, const struct master_region *region)
+void asking_put_region(struct asking *asking, const struct master_region *region)
 {
     const struct space_region_row row = {.number = region->number,
                                          .memory_class = (uint8_t)region->memory_class,
@@ -80,12 +60,13 @@ static void put_region(struct asking *asking, const struct master_region *region
 static int ask_hello(struct asking *asking)
 {
     struct space_master *master = asking->master;
-    if (!is_taken(asking))
+    const uint32_t flags = (uint32_t)space_take(&asking->from, 4);
+    if (!asking_is_taken(asking) || flags > SPACE_RESUMES)
         return -EINVAL;
     if (asking->session == NULL && master_session_is_known(master, asking->id))
         return -EEXIST; /* it has expired, and its connections are being ended */
     const bool is_new = asking->session == NULL;
-    if (is_new && master_session_make(master, asking->id) == NULL)
+    if (is_new && master_session_make(master, asking->id, flags == SPACE_RESUMES) == NULL)
         return -ENOMEM;
     space_put(&asking->to, atomic_load(&master->epoch), 8);
     space_put(&asking->to, master->chunk_bytes, 8);
@@ -94,9 +75,18 @@ static int ask_hello(struct asking *asking)
     return 0;
 }
 
+/* The session holds all that it has said it does, and nothing else: it is fenced no more. */
+static int ask_resumed(struct asking *asking)
+{
+    if (!asking_is_taken(asking))
+        return -EINVAL;
+    asking->session->is_resuming = false;
+    return 0;
+}
+
 static int ask_renew(struct asking *asking)
 {
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     if (asking->session == NULL)
         return -ENOENT;
@@ -106,7 +96,7 @@ static int ask_renew(struct asking *asking)
 
 static int ask_bye(struct asking *asking)
 {
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     master_session_end(asking->master, asking->session);
     return 0;
@@ -135,7 +125,7 @@ static bool take_credentials(struct asking *asking, char *ret_name, const void *
     *ret_secret = space_take_bytes(&asking->from, secret_bytes);
     *ret_bytes = secret_bytes;
     return secret_bytes <= TARN_SPACE_SECRET_MAX && name_bytes > 0 &&
-           take_name(asking, name_bytes, ret_name) && is_taken(asking);
+           take_name(asking, name_bytes, ret_name) && asking_is_taken(asking);
 }
 
 /* Have the session of a request join a namespace, and answer its number. */
@@ -209,10 +199,10 @@ static int ask_join(struct asking *asking)
 static int ask_delete(struct asking *asking)
 {
     struct space_master *master = asking->master;
-    struct master_space *space = take_space(asking);
+    struct master_space *space = asking_space(asking);
     struct master_set set;
     space_take_zeros(&asking->from, 4);
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     if (space == NULL || space->is_deleted)
         return -ENOENT;
@@ -220,7 +210,7 @@ static int ask_delete(struct asking *asking)
     space->users++;
     master_set_init(&set);
     master_forget_space(master, &set, space);
-    int error = master_store(master, &set);
+    int error = master_store_seen(master, &set);
     if (error == 0) {
         for (uint32_t i = 0; i < space->regions.count; i++)
             ((struct master_region *)space->regions.items[i])->is_freed = true;
@@ -242,10 +232,10 @@ static uint64_t chunks_of(const struct space_master *master, uint64_t bytes)
 static int ask_reserve(struct asking *asking)
 {
     struct space_master *master = asking->master;
-    struct master_space *space = take_space(asking);
+    struct master_space *space = asking_space(asking);
     space_take_zeros(&asking->from, 4);
     const uint64_t bytes = space_take(&asking->from, 8);
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     if (space == NULL || space->is_deleted)
         return -ENOENT;
@@ -261,10 +251,10 @@ static int ask_reserve(struct asking *asking)
 
 static int ask_release(struct asking *asking)
 {
-    struct master_space *space = take_space(asking);
+    struct master_space *space = asking_space(asking);
     space_take_zeros(&asking->from, 4);
     const uint64_t bytes = space_take(&asking->from, 8);
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     if (space == NULL || space->is_deleted)
         return -ENOENT;
@@ -286,7 +276,7 @@ struct wish {
 /* @return whether it is one */
 static bool take_wish(struct asking *asking, struct wish *ret_wish)
 {
-    ret_wish->space = take_space(asking);
+    ret_wish->space = asking_space(asking);
     ret_wish->memory_class = (uint8_t)space_take(&asking->from, 1);
     ret_wish->placement = (uint8_t)space_take(&asking->from, 1);
     ret_wish->is_versioned = (uint8_t)space_take(&asking->from, 1);
@@ -295,7 +285,7 @@ static bool take_wish(struct asking *asking, struct wish *ret_wish)
     const size_t name = space_take(&asking->from, 2), node = space_take(&asking->from, 2);
     space_take_zeros(&asking->from, 4);
     return take_name(asking, name, ret_wish->name) && take_name(asking, node, ret_wish->node) &&
-           is_taken(asking) && ret_wish->memory_class <= TARN_SPACE_WORDS &&
+           asking_is_taken(asking) && ret_wish->memory_class <= TARN_SPACE_WORDS &&
            ret_wish->placement <= TARN_SPACE_ON_NODE && ret_wish->bytes > 0 &&
            ret_wish->bytes <= TARN_SPACE_BYTES_MAX && ret_wish->is_versioned <= 1 &&
            (ret_wish->is_versioned == 0 ||
@@ -375,6 +365,8 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     int error = master_bind(master, region, node);
     if (error == 0 && region->is_versioned)
         error = master_mark_new(master, region, NULL, asking->deadline_ns);
+    if (error == 0 && wish->space->is_deleted) /* meanwhile: it would be stored again with the region */
+        error = -ENOENT;
     if (error == 0) {
         master_set_init(&set);
         take_addresses(master, &set, region);
@@ -402,7 +394,7 @@ static int hold_region(struct asking *asking, struct master_region *region)
         return -ENOENT;
     int error = master_hold(asking->master, asking->session, region);
     if (error == 0)
-        put_region(asking, region);
+        asking_put_region(asking, region);
     return error;
 }
 
@@ -432,10 +424,10 @@ static int ask_alloc(struct asking *asking)
 
 static int ask_init(struct asking *asking)
 {
-    const struct master_space *space = take_space(asking);
+    const struct master_space *space = asking_space(asking);
     space_take_zeros(&asking->from, 4);
     const uint64_t address = space_take(&asking->from, 8), bytes = space_take(&asking->from, 8);
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     struct master_region *region = space == NULL ? NULL : master_region_at(space, address, bytes);
     return region == NULL ? -ENOENT : hold_region(asking, region);
@@ -443,11 +435,11 @@ static int ask_init(struct asking *asking)
 
 static int ask_find(struct asking *asking)
 {
-    const struct master_space *space = take_space(asking);
+    const struct master_space *space = asking_space(asking);
     const size_t bytes = space_take(&asking->from, 2);
     char name[TARN_SPACE_NAME_MAX + 1];
     space_take_zeros(&asking->from, 2);
-    if (bytes == 0 || !take_name(asking, bytes, name) || !is_taken(asking))
+    if (bytes == 0 || !take_name(asking, bytes, name) || !asking_is_taken(asking))
         return -EINVAL;
     struct master_region *region = space == NULL ? NULL : master_region_named(space, name);
     return region == NULL || !region->is_stored ? -ENOENT : hold_region(asking, region);
@@ -457,7 +449,7 @@ static int ask_find(struct asking *asking)
 static int ask_hold(struct asking *asking)
 {
     struct master_region *region;
-    if (!take_region(asking, &region) || !is_taken(asking))
+    if (!take_region(asking, &region) || !asking_is_taken(asking))
         return -EINVAL;
     return region == NULL ? -ENOENT : hold_region(asking, region);
 }
@@ -469,7 +461,7 @@ static int ask_places(struct asking *asking)
         return -EINVAL;
     const uint32_t first = (uint32_t)space_take(&asking->from, 4);
     space_take_zeros(&asking->from, 4);
-    if (!is_taken(asking))
+    if (!asking_is_taken(asking))
         return -EINVAL;
     if (region == NULL)
         return -ENOENT;
@@ -495,7 +487,7 @@ static int ask_free(struct asking *asking)
     struct space_master *master = asking->master;
     struct master_region *region;
     struct master_set set;
-    if (!take_region(asking, &region) || !is_taken(asking))
+    if (!take_region(asking, &region) || !asking_is_taken(asking))
         return -EINVAL;
     if (region != NULL && region->is_versioned)
         region = master_await_newest(master, region);
@@ -505,7 +497,7 @@ static int ask_free(struct asking *asking)
     region->holds++; /* for now */
     master_set_init(&set);
     master_save_region(master, &set, region);
-    int error = master_store(master, &set);
+    int error = master_store_seen(master, &set);
     region->is_freed = error == 0 || region->space->is_deleted;
     region->holds--;
     task_semaphore_post(&master->reap);
@@ -515,7 +507,7 @@ static int ask_free(struct asking *asking)
 static int ask_drop(struct asking *asking)
 {
     struct master_region *region;
-    if (!take_held(asking, &region) || !is_taken(asking))
+    if (!take_held(asking, &region) || !asking_is_taken(asking))
         return -EINVAL;
     return region == NULL ? -ENOENT : master_unhold(asking->master, asking->session, region);
 }
@@ -546,160 +538,9 @@ static int ask_begin(struct asking *asking)
 static int ask_publish(struct asking *asking)
 {
     struct master_region *draft;
-    if (!take_held(asking, &draft) || !is_taken(asking))
+    if (!take_held(asking, &draft) || !asking_is_taken(asking))
         return -EINVAL;
     return draft == NULL ? -ENOENT : master_publish(asking->master, draft, asking->deadline_ns);
-}
-
-/* ---- telling ------------------------------------------------------------------------------------ */
-
-static void put_server(struct space_cursor *to, const struct master_server *server, uint32_t number)
-{
-    space_put_bytes(to, server->identity, SPACE_IDENTITY_BYTES);
-    space_put(to, number, 4);
-    space_put(to, strlen(server->name), 2);
-    space_put(to, strlen(server->address), 2);
-    space_put_bytes(to, server->name, strlen(server->name));
-    space_put_bytes(to, server->address, strlen(server->address));
-}
-
-static int ask_server(struct asking *asking)
-{
-    const uint32_t number = (uint32_t)space_take(&asking->from, 4);
-    space_take_zeros(&asking->from, 4);
-    if (!is_taken(asking))
-        return -EINVAL;
-    const struct master_server *server = master_server_of(asking->master, number);
-    if (server == NULL)
-        return -ENODATA;
-    put_server(&asking->to, server, 0);
-    return 0;
-}
-
-/* The server of the least number from one on. @return NULL: there is none */
-static const struct master_server *next_server(const struct space_master *master, uint32_t from)
-{
-    const struct master_server *next = NULL;
-    for (uint32_t slot = 0; slot < master->slots; slot++) {
-        const struct master_server *server = master->servers[slot];
-        if (server != NULL && server->number >= from && (next == NULL || server->number < next->number))
-            next = server;
-    }
-    return next;
-}
-
-/* Write the rows of a kind, from a number on, as long as there is room. */
-static void list_servers(struct asking *asking, uint32_t from)
-{
-    const struct master_server *server;
-    while ((server = next_server(asking->master, from)) != NULL) {
-        struct space_cursor to = asking->to;
-        put_server(&to, server, server->number);
-        space_put(&to, server->chunk_count, 4);
-        space_put(&to, server->is_live ? server->free.count : 0, 4);
-        space_put(&to, server->connection != NULL, 1);
-        space_put(&to, server->dirty_count, 4);
-        space_put(&to, server->client_count, 4);
-        space_put(&to, server->refused_count, 8);
-        if (to.is_wrong)
-            return;
-        asking->to = to;
-        from = server->number + 1;
-    }
-}
-
-/* Count the chunks that the regions of a namespace have. */
-static uint64_t count_bound(const struct master_space *space)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < space->regions.count; i++)
-        count += ((const struct master_region *)space->regions.items[i])->chunk_count;
-    return count;
-}
-
-static void list_spaces(struct asking *asking, uint32_t from)
-{
-    for (uint32_t i = 0; i < asking->master->spaces.count; i++) {
-        const struct master_space *space = asking->master->spaces.items[i];
-        struct space_cursor to = asking->to;
-        if (space->number < from || space->is_deleted || !space->is_stored)
-            continue;
-        space_put(&to, space->number, 4);
-        space_put(&to, space->regions.count, 4);
-        space_put(&to, space->spare_count, 8);
-        space_put(&to, count_bound(space), 8);
-        space_put(&to, strlen(space->name), 2);
-        space_put_bytes(&to, space->name, strlen(space->name));
-        if (to.is_wrong)
-            return;
-        asking->to = to;
-    }
-}
-
-static void list_regions(struct asking *asking, const struct master_space *space, uint32_t from)
-{
-    for (uint32_t i = 0; i < space->regions.count; i++) {
-        struct master_region *region = space->regions.items[i];
-        struct space_cursor to = asking->to;
-        if (region->number < from || region->is_freed || !region->is_stored)
-            continue;
-        put_region(asking, region);
-        space_put(&asking->to, region->holds, 4);
-        space_put(&asking->to, strlen(region->name), 2);
-        space_put_bytes(&asking->to, region->name, strlen(region->name));
-        if (asking->to.is_wrong) {
-            asking->to = to;
-            return;
-        }
-    }
-}
-
-/* Write the master's own numbers. Counters, which begin at 0 with the master, end with _total. */
-static void list_statistics(struct asking *asking, uint32_t from)
-{
-    struct space_master_stats stats;
-    space_master_stats(asking->master, &stats);
-    const struct {
-        const char *name;
-        uint64_t value;
-    } all[] = {{"epoch", stats.epoch},
-               {"servers", stats.servers},
-               {"memory_bytes", stats.chunks * asking->master->chunk_bytes},
-               {"free_bytes", stats.chunks_free * asking->master->chunk_bytes},
-               {"namespaces", stats.namespaces},
-               {"regions", stats.regions},
-               {"sessions", stats.sessions},
-               {"sessions_expired_total", stats.expired},
-               {"secrets_refused_total", stats.secrets_refused},
-               {"connections_refused_total", stats.sessions_refused},
-               {"metadata_writes_total", stats.stores}};
-    for (uint32_t i = from; i < base_array_count(all); i++) {
-        space_put(&asking->to, i, 4);
-        space_put(&asking->to, all[i].value, 8);
-        space_put(&asking->to, strlen(all[i].name), 2);
-        space_put_bytes(&asking->to, all[i].name, strlen(all[i].name));
-    }
-}
-
-static int ask_list(struct asking *asking)
-{
-    const uint32_t kind = (uint32_t)space_take(&asking->from, 4);
-    const uint32_t number = (uint32_t)space_take(&asking->from, 4),
-                   from = (uint32_t)space_take(&asking->from, 4);
-    if (!is_taken(asking) || kind > SPACE_STATISTICS || (kind == SPACE_REGIONS) != (number != 0))
-        return -EINVAL;
-    const struct master_space *space = master_space_of(asking->master, number);
-    if (kind == SPACE_SERVERS)
-        list_servers(asking, from);
-    else if (kind == SPACE_NAMESPACES)
-        list_spaces(asking, from);
-    else if (kind == SPACE_STATISTICS)
-        list_statistics(asking, from);
-    else if (space != NULL && !space->is_deleted && master_list_has(&asking->session->spaces, space))
-        list_regions(asking, space, from);
-    else
-        return -ENOENT;
-    return 0;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -799,6 +640,7 @@ FOR_CLIENT(method_server, ask_server, true)
 FOR_CLIENT(method_list, ask_list, true)
 FOR_CLIENT(method_begin, ask_begin, true)
 FOR_CLIENT(method_publish, ask_publish, true)
+FOR_CLIENT(method_resumed, ask_resumed, true)
 FOR_SERVER(method_register, master_register)
 FOR_SERVER(method_report, master_report)
 FOR_SERVER(method_attend, master_attend)
@@ -824,6 +666,7 @@ const struct tarn_rpc_method master_methods[SPACE_METHODS] = {
     [SPACE_LIST] = {.name = "list", .function = method_list},
     [SPACE_BEGIN] = {.name = "begin", .function = method_begin},
     [SPACE_PUBLISH] = {.name = "publish", .function = method_publish},
+    [SPACE_RESUMED] = {.name = "resumed", .function = method_resumed},
     [SPACE_REGISTER] = {.name = "register", .function = method_register},
     [SPACE_REPORT] = {.name = "report", .function = method_report},
     [SPACE_ATTEND] = {.name = "attend", .function = method_attend},

@@ -88,6 +88,7 @@ static int obey_mark(void *arg, struct tarn_rpc_request *request)
     const uint32_t space_number = (uint32_t)space_take(&from, 4), count = (uint32_t)space_take(&from, 4);
     const uint8_t *marks = space_take_bytes(&from, (size_t)count * SPACE_MARK_BYTES);
     struct server_space *space;
+    note_heard(server);
     if (!space_cursor_is_done(&from) || space_number == 0 || count == 0)
         return -EINVAL;
     int error = server_space_get(server, space_number, &space);

@@ -253,7 +253,7 @@ static uint32_t put_live_sessions(const struct space_master *master, uint8_t *re
     space_put(&cursor, 0, 8);
     for (; *left > 0 && count < FENCE_MAX; (*left)--) {
         const struct master_session *session = master->sessions.items[*left - 1];
-        if (session->expiry != 0)
+        if (session->expiry != 0 || session->is_resuming)
             continue;
         space_put_bytes(&cursor, session->id, SPACE_SESSION_BYTES);
         count++;
@@ -412,6 +412,10 @@ int master_admit(struct space_master *master, struct tarn_rpc_request *request)
         atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
         return session == NULL ? -ESTALE : -EACCES; /* another master may have known it */
     }
+    if (session->is_resuming) {
+        atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
+        return -ESTALE;
+    }
     return 0;
 }
 
@@ -422,7 +426,7 @@ int master_await_grace(const struct space_master *master, uint64_t deadline_ns)
         if (error != 0)
             return error;
         if (task_now() >= deadline_ns)
-            return -EAGAIN;
+            return -EINPROGRESS;
     }
     return master->failed == 0 ? 0 : -ESHUTDOWN;
 }

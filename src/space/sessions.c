@@ -26,7 +26,7 @@ bool master_session_is_known(const struct space_master *master, const uint8_t *i
     return false;
 }
 
-struct master_session *master_session_make(struct space_master *master, const uint8_t *id)
+struct master_session *master_session_make(struct space_master *master, const uint8_t *id, bool is_resuming)
 {
     struct base_account *account = &master->node->memory;
     struct master_session *session =
@@ -39,6 +39,7 @@ struct master_session *master_session_make(struct space_master *master, const ui
     }
     memcpy(session->id, id, SPACE_SESSION_BYTES);
     session->heard_ns = task_now();
+    session->is_resuming = is_resuming;
     return session;
 }
 

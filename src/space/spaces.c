@@ -174,8 +174,7 @@ static struct master_region *find_reclaimable(const struct space_master *master,
         master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
     for (uint32_t i = 0; i < space->regions.count && is_settled; i++) {
         struct master_region *region = space->regions.items[i];
-        if ((region->is_draft || (region->is_freed && region->is_stored)) && region->holds == 0 &&
-            !region->is_going)
+        if ((region->is_draft || (region->is_freed && region->is_stored)) && region->holds == 0)
             return region;
     }
     return NULL;

@@ -57,6 +57,23 @@ static void free_changes(struct space_master *master, struct master_set *set)
     }
 }
 
+/* Whether an error means that the store has refused a multi, and is as it was. */
+static bool is_refusal(int error)
+{
+    return error == -ENOSPC || error == -E2BIG || error == -ENOMEM;
+}
+
+/* End the term: what is in memory is not what is stored. */
+static void fail_term(struct space_master *master, int error)
+{
+    if (master->failed != 0)
+        return;
+    base_error(&master->node->log, "a space's master ends its term", "reason=\"%s\"",
+               error == -EPERM ? "another one leads" : strerror(-error));
+    master->failed = error;
+    task_semaphore_post(&master->over);
+}
+
 int master_store(struct space_master *master, struct master_set *set)
 {
     int error = set->error;
@@ -70,6 +87,16 @@ int master_store(struct space_master *master, struct master_set *set)
     }
     free_changes(master, set);
     return error;
+}
+
+int master_store_seen(struct space_master *master, struct master_set *set)
+{
+    const int unmade = set->error; /* nobody has seen anything then: there was no moment in between */
+    int error = master_store(master, set);
+    if (!is_refusal(error) || unmade != 0)
+        return error;
+    fail_term(master, error);
+    return -ESHUTDOWN;
 }
 
 int master_settle(struct space_master *master)
@@ -156,12 +183,6 @@ static int store_first(struct space_master *master, const struct base_list *sets
     return error;
 }
 
-/* Whether an error means that the store has refused a multi, and is as it was. */
-static bool is_refusal(int error)
-{
-    return error == -ENOSPC || error == -E2BIG || error == -ENOMEM;
-}
-
 /* Tell the callers of the first sets what became of them. */
 static void finish_first(struct base_list *sets, uint32_t count, int error)
 {
@@ -180,11 +201,8 @@ static void store_sets(struct space_master *master, struct base_list *sets)
             count = 1; /* one of them is too much: each for itself */
             error = store_first(master, sets, count);
         }
-        if (error != 0 && !is_refusal(error) && master->failed == 0) {
-            base_error(&master->node->log, "a space's master ends its term", "reason=\"%s\"",
-                       error == -EPERM ? "another one leads" : strerror(-error));
-            master->failed = error;
-        }
+        if (error != 0 && !is_refusal(error))
+            fail_term(master, error);
         finish_first(sets, count, error == 0 || is_refusal(error) ? error : -ESHUTDOWN);
     }
 }
@@ -199,8 +217,6 @@ void master_store_task(void *arg)
         master->is_storing = true;
         store_sets(master, &sets);
         master->is_storing = false;
-        if (master->failed != 0)
-            task_semaphore_post(&master->over);
     }
     master_leave(master, &master->tasks);
 }

@@ -45,6 +45,7 @@ enum space_method {
     SPACE_LIST,
     SPACE_BEGIN,
     SPACE_PUBLISH,
+    SPACE_RESUMED,
     SPACE_REGISTER = 32,
     SPACE_REPORT,
     SPACE_ATTEND,
@@ -65,6 +66,9 @@ enum space_order {
 /* Flags of FENCE, whose sessions may come in several orders. */
 #define SPACE_FENCE_FIRST 1U
 #define SPACE_FENCE_LAST  2U
+
+#define SPACE_RESUMES                                                                                        \
+    1U /* flag of HELLO: the session was another master's, and may have operations under way */
 
 enum space_kind { SPACE_SERVERS, SPACE_NAMESPACES, SPACE_REGIONS, SPACE_STATISTICS };
 

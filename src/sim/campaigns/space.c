@@ -5,6 +5,7 @@
 #include "sim/campaigns/space.h"
 #include "sim/campaigns/campaign_internal.h"
 #include "sim/ensemble.h"
+#include "space/master.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -260,16 +261,26 @@ static void turn_masters(struct play *play, uint32_t number, bool to, bool from)
     }
 }
 
-/* Cut a master off from the ensemble for a while, maybe for longer than its session. */
+static bool is_storing(void *arg)
+{
+    const struct life *life = arg;
+    return life->master == NULL || life->master->is_storing;
+}
+
+/* Cut the master that leads off from the ensemble for a while, maybe for longer than its session, while it changes something. */
 static int isolate_master(struct play *play)
 {
     struct sim_arena *arena = &play->arena;
-    struct life *life = play->current[base_random_below(arena->random, play->masters)];
+    struct life *life = sim_space_leader(play);
     if (life == NULL || play->masters == 1)
         return 0;
+    int error =
+        sim_world_run(arena->world, sim_world_now(arena->world) + play->lease_ns / 4, is_storing, life);
+    if (error != 0 && error != -ETIMEDOUT)
+        return error;
     sim_ensemble_cut(life->node, true);
-    int error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
-                                                base_random_below(arena->random, 2 * play->session_ns));
+    error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
+                                            base_random_below(arena->random, 2 * play->session_ns));
     if (error == 0)
         sim_ensemble_cut(life->node, false);
     return error;
@@ -342,7 +353,7 @@ static int happen(struct sim_arena *arena)
         error = end_master(play);
     if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 3) == 0)
         error = isolate_client(play);
-    if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 4) == 0)
+    if (error == 0 && arena->events != 0 && base_random_below(arena->random, 3) == 0)
         error = isolate_master(play);
     sim_space_check_tables(play);
     return error;
