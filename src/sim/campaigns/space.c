@@ -385,7 +385,8 @@ static void init_play(struct play *play, struct sim_world *world)
     base_assert(sim_drive_add(world, "disk", &drive, &play->drive) == 0);
     play->masters = 1 + (uint32_t)base_random_below(random, MASTERS_MAX);
     play->servers = 2 + (uint32_t)base_random_below(random, SERVERS_MAX - 1);
-    play->chunks = 4 + (uint32_t)base_random_below(random, 4);
+    play->has_versions = base_random_below(random, 2) == 0;
+    play->chunks = 3 + (uint32_t)base_random_below(random, 4);
     play->arena.nodes =
         play->masters + play->servers + 2 + (uint32_t)base_random_below(random, CLIENTS_MAX - 1);
     sim_arena_draw(&play->arena);

@@ -139,6 +139,7 @@ struct play {
     uint64_t session_ns;      /* of masters */
     bool is_calm;             /* only masters end: a client that goes on loses nothing */
     bool has_threads;         /* a client is a plain thread */
+    bool has_versions;        /* clients make copy-on-write regions, too */
     uint32_t threads_left;    /* clients to come that are */
     bool is_begun;            /* all memory servers were there */
     bool is_ending;           /* a master looks at the end */

@@ -556,7 +556,7 @@ void sim_space_use(void *arg)
     const uint64_t pause_ns = life->play->lease_ns / 16;
     while (!life->play->arena.stop) {
         struct held *held = &user->held[draw(user, HELD_MAX)];
-        if (draw(user, 4) == 0)
+        if (life->play->has_versions && draw(user, 4) == 0)
             sim_space_use_versions(user);
         else if (held->region != NULL && (life->blind_ns != 0 || draw(user, 8) > 0))
             act_on_region(user, held);
