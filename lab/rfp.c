@@ -95,45 +95,11 @@ static const struct sweep one_share = {
 static const struct sweep by_value = {
     "value bytes", offsetof(struct lab_rfp_options, value_bytes), {32, 64, 128, 256, 512, 1024, 2048, 4096}};
 
-struct figure {
-    const char *name;
-    const char *title;
-    const struct sweep *sweeps[2];
-    bool is_skewed, is_mixed;                    /* keys; lengths of values */
-    void (*draw)(struct lab_rfp_report *report); /* instead of sweeps */
-};
-
 /* ---- what is printed ---------------------------------------------------------------------------- */
 
-void lab_rfp_note(struct lab_rfp_report *report, int error)
+static void begin_point(struct base_json *json, const struct lab_figures *report, const struct point *point)
 {
-    report->error = report->error == 0 ? error : report->error;
-}
-
-void lab_rfp_begin(struct base_json *json, const struct lab_rfp_report *report, const char *series,
-                   const char *axis, uint64_t x)
-{
-    base_json_init_file(json, report->out);
-    base_json_object_begin(json, NULL);
-    base_json_string(json, "paper", "rfp");
-    base_json_string(json, "figure", report->figure);
-    base_json_string(json, "series", series);
-    base_json_string(json, "axis", axis);
-    base_json_u64(json, "x", x);
-}
-
-void lab_rfp_end(struct base_json *json, struct lab_rfp_report *report)
-{
-    base_json_object_end(json);
-    lab_rfp_note(report, base_json_finish(json, NULL));
-    (void)fputc('\n', report->out);
-    (void)fflush(report->out);
-}
-
-static void begin_point(struct base_json *json, const struct lab_rfp_report *report,
-                        const struct point *point)
-{
-    lab_rfp_begin(json, report, point->series, point->axis, point->x);
+    lab_figures_begin(json, report, point->series, point->axis, point->x);
     if (point->paper_kops != 0)
         base_json_u64(json, "paper_kops", point->paper_kops);
 }
@@ -148,7 +114,7 @@ static uint64_t all(const struct lab_rfp_operations *operations)
     return operations->writes + operations->reads + operations->sends;
 }
 
-static void print_text(const struct lab_rfp_report *report, const struct point *point, uint64_t kops,
+static void print_text(const struct lab_figures *report, const struct point *point, uint64_t kops,
                        double latency_ns)
 {
     (void)fprintf(report->out, "  %-18s %-14s %4" PRIu64 " %7.3f M/s ", point->series, point->axis, point->x,
@@ -176,7 +142,7 @@ static void print_latency(struct base_json *json, const struct base_histogram *l
     base_json_array_end(json);
 }
 
-static void print_json(struct lab_rfp_report *report, const struct point *point,
+static void print_json(struct lab_figures *report, const struct point *point,
                        const struct lab_rfp_result *result)
 {
     const struct lab_rfp_options *options = &point->options;
@@ -209,10 +175,10 @@ static void print_json(struct lab_rfp_report *report, const struct point *point,
     base_json_u64(&json, "sleeps", result->sleeps);
     print_latency(&json, &result->latency);
     base_json_u64(&json, "hash", result->hash);
-    lab_rfp_end(&json, report);
+    lab_figures_end(&json, report);
 }
 
-static void measure_point(struct lab_rfp_report *report, struct point point)
+static void measure_point(struct lab_figures *report, struct point point)
 {
     struct lab_rfp_options *options = &point.options;
     struct lab_rfp_result result;
@@ -221,7 +187,7 @@ static void measure_point(struct lab_rfp_report *report, struct point point)
         base_min((uint64_t)KEYS, (uint64_t)CACHE_BYTES_MAX / (ITEM_BYTES + 2 * options->value_bytes));
     int error = lab_rfp_measure(options, &result);
     if (error != 0) {
-        lab_rfp_note(report, error);
+        lab_figures_note(report, error);
         return;
     }
     if (report->json) {
@@ -236,7 +202,7 @@ static void measure_point(struct lab_rfp_report *report, struct point point)
 
 /* ---- figures ------------------------------------------------------------------------------------ */
 
-static void measure_card(struct lab_rfp_report *report, const struct point *point,
+static void measure_card(struct lab_figures *report, const struct point *point,
                          struct lab_speed_options options)
 {
     struct lab_speed_result result;
@@ -248,7 +214,7 @@ static void measure_card(struct lab_rfp_report *report, const struct point *poin
     options.run_ns = SPEED_RUN_NS;
     int error = lab_speed_measure(&options, &result);
     if (error != 0) {
-        lab_rfp_note(report, error);
+        lab_figures_note(report, error);
         return;
     }
     if (!report->json) {
@@ -261,7 +227,7 @@ static void measure_card(struct lab_rfp_report *report, const struct point *poin
     base_json_u64(&json, "threads", options.threads);
     base_json_u64(&json, "kops", result.kops);
     base_json_u64(&json, "latency_mean_ns", result.latency_ns);
-    lab_rfp_end(&json, report);
+    lab_figures_end(&json, report);
 }
 
 /* Table I: rows by threads of the server, columns by machines with clients. */
@@ -283,7 +249,7 @@ static uint64_t paper_out_bound(uint32_t threads)
 }
 
 /* A point of Figure 1: in-bound READs of clients' threads, or out-bound WRITEs of the server's. */
-static void measure_threads(struct lab_rfp_report *report, bool is_in_bound, uint32_t threads)
+static void measure_threads(struct lab_figures *report, bool is_in_bound, uint32_t threads)
 {
     const struct lab_speed_options options = {
         .out_bound = !is_in_bound, .writes = !is_in_bound, .clients = MACHINES, .threads = threads};
@@ -301,7 +267,7 @@ static void measure_threads(struct lab_rfp_report *report, bool is_in_bound, uin
 }
 
 /* Figure 1, whose peaks are Table II, and Table I. */
-static void draw_cards(struct lab_rfp_report *report)
+static void draw_cards(struct lab_figures *report)
 {
     for (unsigned in_bound = 0; in_bound < 2; in_bound++) {
         for (uint32_t threads = 1; threads <= 16; threads += threads < 8 ? 1 : 4)
@@ -347,15 +313,15 @@ static uint64_t paper_of(const struct system *system, const struct sweep *sweep,
     return is_usual ? system->paper_kops : 0;
 }
 
-static void draw_sweep(struct lab_rfp_report *report, const struct figure *figure,
-                       const struct system *system, const struct sweep *sweep)
+static void draw_sweep(struct lab_figures *report, const struct system *system, const struct sweep *sweep,
+                       bool is_skewed, bool is_mixed)
 {
     for (const uint32_t *x = sweep->values; *x != 0; x++) {
         struct point point = {system->name, sweep->axis, *x, system->options(),
-                              paper_of(system, sweep, *x, figure->is_mixed)};
+                              paper_of(system, sweep, *x, is_mixed)};
         memcpy((uint8_t *)&point.options + sweep->offset, x, sizeof(*x));
-        point.options.is_skewed = figure->is_skewed;
-        if (figure->is_mixed) {
+        point.options.is_skewed = is_skewed;
+        if (is_mixed) {
             point.options.value_bytes = 0;
             point.options.fetch_bytes = MIXED_FETCH_BYTES;
         }
@@ -363,21 +329,48 @@ static void draw_sweep(struct lab_rfp_report *report, const struct figure *figur
     }
 }
 
-static void draw_figure(struct lab_rfp_report *report, const struct figure *figure)
+/* Of both systems. @param is_skewed, is_mixed  keys; lengths of values */
+static void draw_sweeps(struct lab_figures *report, const struct sweep *sweep, bool is_skewed, bool is_mixed)
 {
-    report->figure = figure->name;
-    if (!report->json)
-        (void)fprintf(report->out, "Figure %s: %s\n", figure->name, figure->title);
-    if (figure->draw != NULL)
-        figure->draw(report);
-    for (size_t i = 0; i < base_array_count(systems) && figure->draw == NULL; i++) {
-        for (size_t k = 0; k < base_array_count(figure->sweeps) && figure->sweeps[k] != NULL; k++)
-            draw_sweep(report, figure, &systems[i], figure->sweeps[k]);
+    for (size_t i = 0; i < base_array_count(systems); i++)
+        draw_sweep(report, &systems[i], sweep, is_skewed, is_mixed);
+}
+
+static void draw_threads(struct lab_figures *report)
+{
+    for (size_t i = 0; i < base_array_count(systems); i++) {
+        draw_sweep(report, &systems[i], &by_workers, false, false);
+        draw_sweep(report, &systems[i], &by_clients, false, false);
     }
 }
 
+static void draw_latency(struct lab_figures *report)
+{
+    draw_sweeps(report, &one_share, false, false);
+}
+
+static void draw_shares(struct lab_figures *report)
+{
+    draw_sweeps(report, &by_share, false, false);
+}
+
+static void draw_value_sizes(struct lab_figures *report)
+{
+    draw_sweeps(report, &by_value, false, false);
+}
+
+static void draw_skewed_shares(struct lab_figures *report)
+{
+    draw_sweeps(report, &by_share, true, false);
+}
+
+static void draw_mixed_shares(struct lab_figures *report)
+{
+    draw_sweeps(report, &by_share, false, true);
+}
+
 /* By what the first READ fetches, and last with what the caller chooses. */
-static void draw_fetch_size(struct lab_rfp_report *report)
+static void draw_fetch_size(struct lab_figures *report)
 {
     for (uint32_t bytes = 32; bytes <= 512; bytes *= 2) {
         char series[32];
@@ -399,7 +392,7 @@ static void draw_fetch_size(struct lab_rfp_report *report)
 }
 
 /* Each constant a fifth less and a fifth more. */
-static void vary(struct lab_rfp_report *report, const char *series, struct lab_rfp_options options)
+static void vary(struct lab_figures *report, const char *series, struct lab_rfp_options options)
 {
     static const char *const names[] = {"in-bound", "out-bound", "link", "round trip", "processor"};
     for (size_t i = 0; i < base_array_count(names); i++) {
@@ -419,7 +412,7 @@ static void vary(struct lab_rfp_report *report, const char *series, struct lab_r
     }
 }
 
-static void draw_sensitivity(struct lab_rfp_report *report)
+static void draw_sensitivity(struct lab_figures *report)
 {
     struct lab_rfp_options idle = jakiro(), longer = jakiro();
     idle.clients = MACHINES; /* far from what limits it */
@@ -430,56 +423,39 @@ static void draw_sensitivity(struct lab_rfp_report *report)
     vary(report, "jakiro, 1 KiB", longer);
 }
 
-static const struct figure figures[] = {
-    {"1", "in-bound and out-bound rates of a card, and Table I", .draw = draw_cards},
-    {"4", "by server threads, and by client threads", {&by_workers, &by_clients}},
-    {"5", "latency", {&one_share}},
-    {"6", "by GET share", {&by_share}},
-    {"7", "by value size", {&by_value}},
-    {"8", "by fetch size", .draw = draw_fetch_size},
-    {"9", "keys by Zipf with 0.99, by GET share", {&by_share}, .is_skewed = true},
-    {"10", "values of mixed sizes, by GET share", {&by_share}, .is_mixed = true},
-    {"sensitivity", "each constant 20 % lower and higher", .draw = draw_sensitivity},
-    {"adaptive", "fetch, reply and adaptive, by service time and size", .draw = lab_rfp_draw_adaptive},
-    {"change", "after a change of load", .draw = lab_rfp_draw_change},
-    {"idle", "16 clients alone, and among 4,096 connections", .draw = lab_rfp_draw_idle},
+static const struct lab_figure figures[] = {
+    {"1", "in-bound and out-bound rates of a card, and Table I", draw_cards},
+    {"4", "by server threads, and by client threads", draw_threads},
+    {"5", "latency", draw_latency},
+    {"6", "by GET share", draw_shares},
+    {"7", "by value size", draw_value_sizes},
+    {"8", "by fetch size", draw_fetch_size},
+    {"9", "keys by Zipf with 0.99, by GET share", draw_skewed_shares},
+    {"10", "values of mixed sizes, by GET share", draw_mixed_shares},
+    {"sensitivity", "each constant 20 % lower and higher", draw_sensitivity},
+    {"adaptive", "fetch, reply and adaptive, by service time and size", lab_rfp_draw_adaptive},
+    {"change", "after a change of load", lab_rfp_draw_change},
+    {"idle", "16 clients alone, and among 4,096 connections", lab_rfp_draw_idle},
 };
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-struct options {
-    struct bench_options common;
-    const char *figure;
-};
-
 static const struct base_setting table[] = {
-    BENCH_OPTION(
-        STRING, "figure", figure,
+    BENCH_SETTING(
+        struct lab_figures_options, STRING, "figure", figure,
         "Only this one: 1, 4 to 10, or what the paper does not have: sensitivity, adaptive, change, idle.",
         .metavar = "NAME"),
-    BENCH_OUTPUT_SETTINGS(struct options, "1"),
+    BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),
 };
 
-static int check_figure(struct bench *bench, const void *verb_options)
+static int check_figure(struct bench *bench, const void *options)
 {
-    const struct options *options = verb_options;
-    for (size_t i = 0; i < base_array_count(figures); i++) {
-        if (options->figure == NULL || strcmp(figures[i].name, options->figure) == 0)
-            return 0;
-    }
-    return bench_fail(bench, 0, "there is no figure %s", options->figure);
+    return lab_figures_check(bench, figures, base_array_count(figures), options);
 }
 
-static int draw_figures(struct bench *bench, const void *verb_options)
+static int draw_figures(struct bench *bench, const void *options)
 {
-    const struct options *options = verb_options;
-    struct lab_rfp_report report = {
-        .out = bench->out, .seed = bench->options.seed, .json = bench->options.json};
-    for (size_t i = 0; i < base_array_count(figures) && report.error == 0; i++) {
-        if (options->figure == NULL || strcmp(figures[i].name, options->figure) == 0)
-            draw_figure(&report, &figures[i]);
-    }
-    return report.error == 0 ? 0 : bench_fail(bench, report.error, "cannot measure");
+    return lab_figures_draw(bench, "rfp", figures, base_array_count(figures), options);
 }
 
 const struct bench_verb lab_verb_rfp = {
@@ -487,7 +463,7 @@ const struct bench_verb lab_verb_rfp = {
     .summary = "The figures of RFP, from calls and cache on simulated cards, in virtual time.",
     .table = table,
     .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
+    .options_bytes = sizeof(struct lab_figures_options),
     .simulated = true,
     .check = check_figure,
     .run = draw_figures,

@@ -161,10 +161,10 @@ int lab_adaptive_idle(const struct lab_adaptive_place *place, enum tarn_rpc_way 
 
 static const uint32_t workers[] = {4, 16};
 
-static void begin_line(struct base_json *json, const struct lab_rfp_report *report, const char *series,
+static void begin_line(struct base_json *json, const struct lab_figures *report, const char *series,
                        const char *axis, uint64_t x, const struct lab_adaptive_place *place)
 {
-    lab_rfp_begin(json, report, series, axis, x);
+    lab_figures_begin(json, report, series, axis, x);
     base_json_u64(json, "seed", place->seed);
     base_json_u64(json, "workers", place->workers);
     base_json_u64(json, "clients", place->clients);
@@ -185,14 +185,14 @@ static void print_json(struct base_json *json, const struct lab_adaptive_rates *
     base_json_double(json, "share", (double)lab_adaptive_permille(rates) / 1000);
 }
 
-static void print_text(const struct lab_rfp_report *report, const struct lab_adaptive_rates *rates)
+static void print_text(const struct lab_figures *report, const struct lab_adaptive_rates *rates)
 {
     (void)fprintf(report->out, "fetch %7.3f  reply %7.3f  adaptive %7.3f M/s  %5.1f %%",
                   (double)rates->kops[TARN_RPC_FETCH] / 1000, (double)rates->kops[TARN_RPC_REPLY] / 1000,
                   (double)rates->kops[TARN_RPC_ADAPTIVE] / 1000, (double)lab_adaptive_permille(rates) / 10);
 }
 
-static struct lab_adaptive_place place_of(const struct lab_rfp_report *report, size_t workers_index,
+static struct lab_adaptive_place place_of(const struct lab_figures *report, size_t workers_index,
                                           uint32_t clients)
 {
     return (struct lab_adaptive_place){
@@ -201,14 +201,14 @@ static struct lab_adaptive_place place_of(const struct lab_rfp_report *report, s
 
 /* ---- by service time and size ------------------------------------------------------------------- */
 
-static void draw_cell(struct lab_rfp_report *report, const struct lab_adaptive_place *place,
-                      uint64_t server_ns, uint32_t result_bytes)
+static void draw_cell(struct lab_figures *report, const struct lab_adaptive_place *place, uint64_t server_ns,
+                      uint32_t result_bytes)
 {
     struct lab_adaptive_rates rates;
     struct base_json line;
     char series[32], axis[32];
     int error = lab_adaptive_measure(place, server_ns, result_bytes, &rates);
-    lab_rfp_note(report, error);
+    lab_figures_note(report, error);
     if (error != 0)
         return;
     if (!report->json) {
@@ -222,10 +222,10 @@ static void draw_cell(struct lab_rfp_report *report, const struct lab_adaptive_p
     (void)snprintf(axis, sizeof(axis), "us, %" PRIu32 " workers", place->workers);
     begin_line(&line, report, series, axis, server_ns / 1000, place);
     print_json(&line, &rates);
-    lab_rfp_end(&line, report);
+    lab_figures_end(&line, report);
 }
 
-void lab_rfp_draw_adaptive(struct lab_rfp_report *report)
+void lab_rfp_draw_adaptive(struct lab_figures *report)
 {
     static const uint64_t times_us[] = {0, 1, 2, 5, 7, 10, 20, 50};
     static const uint32_t sizes[] = {32, 1024, 8192, 65536};
@@ -241,7 +241,7 @@ void lab_rfp_draw_adaptive(struct lab_rfp_report *report)
 
 /* ---- changes ------------------------------------------------------------------------------------ */
 
-static void draw_change(struct lab_rfp_report *report, const struct lab_rfp_phase *before,
+static void draw_change(struct lab_figures *report, const struct lab_rfp_phase *before,
                         const struct lab_rfp_phase *after)
 {
     const struct lab_adaptive_place place = place_of(report, 0, CLIENTS);
@@ -249,7 +249,7 @@ static void draw_change(struct lab_rfp_report *report, const struct lab_rfp_phas
     struct base_json line;
     char series[80];
     int error = lab_adaptive_change(&place, before, after, &rates);
-    lab_rfp_note(report, error);
+    lab_figures_note(report, error);
     if (error != 0)
         return;
     (void)snprintf(
@@ -268,10 +268,10 @@ static void draw_change(struct lab_rfp_report *report, const struct lab_rfp_phas
     print_json(&line, &rates);
     if (rates.settled_ns != TASK_FOREVER)
         base_json_u64(&line, "settled_ns", rates.settled_ns);
-    lab_rfp_end(&line, report);
+    lab_figures_end(&line, report);
 }
 
-void lab_rfp_draw_change(struct lab_rfp_report *report)
+void lab_rfp_draw_change(struct lab_figures *report)
 {
     static const struct lab_rfp_phase changes[][2] = {{{0, 1000, 32}, {CHANGE_NS, 50000, 32}},
                                                       {{0, 50000, 32}, {CHANGE_NS, 1000, 32}},
@@ -285,13 +285,13 @@ void lab_rfp_draw_change(struct lab_rfp_report *report)
 /* ---- idle connections --------------------------------------------------------------------------- */
 
 /* @param alone_kops  what the clients came to alone; 0: this is that @return what they came to now */
-static uint64_t draw_connected(struct lab_rfp_report *report, const struct lab_adaptive_place *place,
+static uint64_t draw_connected(struct lab_figures *report, const struct lab_adaptive_place *place,
                                uint32_t idle, uint64_t alone_kops)
 {
     struct lab_rfp_result result;
     struct base_json line;
     int error = lab_adaptive_idle(place, TARN_RPC_FETCH, idle, &result);
-    lab_rfp_note(report, error);
+    lab_figures_note(report, error);
     if (error != 0)
         return 0;
     double share = alone_kops == 0 ? 1 : (double)result.kops / (double)alone_kops;
@@ -306,11 +306,11 @@ static uint64_t draw_connected(struct lab_rfp_report *report, const struct lab_a
     base_json_u64(&line, "watched", result.watched);
     base_json_u64(&line, "kops", result.kops);
     base_json_double(&line, "share", share);
-    lab_rfp_end(&line, report);
+    lab_figures_end(&line, report);
     return result.kops;
 }
 
-void lab_rfp_draw_idle(struct lab_rfp_report *report)
+void lab_rfp_draw_idle(struct lab_figures *report)
 {
     for (size_t w = 0; w < base_array_count(workers) && report->error == 0; w++) {
         const struct lab_adaptive_place place = place_of(report, w, ACTIVE);

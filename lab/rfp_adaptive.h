@@ -7,6 +7,7 @@
 #ifndef LAB_RFP_ADAPTIVE_H
 #define LAB_RFP_ADAPTIVE_H
 
+#include "lab/figures.h"
 #include "lab/rfp_run.h"
 #include <stdio.h>
 
@@ -51,34 +52,15 @@ base_must_check int lab_adaptive_idle(const struct lab_adaptive_place *place, en
 /** What adaptive has of the better way, in thousandths. */
 uint64_t lab_adaptive_permille(const struct lab_adaptive_rates *rates);
 
-/* ---- figures: what all are written with, and those that the paper does not have --------------------- */
-
-/* Figures under way. */
-struct lab_rfp_report {
-    FILE *out;
-    uint64_t seed;
-    bool json;
-    int error;          /* the first */
-    const char *figure; /* that is being drawn */
-};
-
-/** Keep the first error. */
-void lab_rfp_note(struct lab_rfp_report *report, int error);
-
-/** Begin a line of JSON with what all points have. */
-void lab_rfp_begin(struct base_json *json, const struct lab_rfp_report *report, const char *series,
-                   const char *axis, uint64_t x);
-
-/** End it. */
-void lab_rfp_end(struct base_json *json, struct lab_rfp_report *report);
+/* ---- figures that the paper does not have --------------------------------------------------------- */
 
 /** Fetch, reply and adaptive by service time and size. */
-void lab_rfp_draw_adaptive(struct lab_rfp_report *report);
+void lab_rfp_draw_adaptive(struct lab_figures *report);
 
 /** The same after changes of load. */
-void lab_rfp_draw_change(struct lab_rfp_report *report);
+void lab_rfp_draw_change(struct lab_figures *report);
 
 /** Few clients among many connections. */
-void lab_rfp_draw_idle(struct lab_rfp_report *report);
+void lab_rfp_draw_idle(struct lab_figures *report);
 
 #endif

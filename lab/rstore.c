@@ -2,6 +2,7 @@
  * `tarn-lab rstore`: the figures of "RStore: A Direct-Access DRAM-based Data Store", each point from a space on the simulated
  * fabric. docs/papers/rstore.md puts them beside the paper's.
  */
+#include "lab/figures.h"
 #include "lab/rstore_run.h"
 #include "lab/verbs.h"
 #include <errno.h>
@@ -27,14 +28,6 @@ enum {
 #define PAPER_CLIENT_GBPS      59.1
 #define PAPER_ALL_GBPS         705
 
-struct report {
-    FILE *out;
-    uint64_t seed;
-    bool json;
-    int error;          /* the first */
-    const char *figure; /* that is being drawn */
-};
-
 /* One point of a figure. */
 struct point {
     const char *series;
@@ -46,12 +39,7 @@ struct point {
     const struct lab_rstore_span *span; /* that it was measured in */
 };
 
-static void note(struct report *report, int error)
-{
-    report->error = report->error == 0 ? error : report->error;
-}
-
-static struct lab_rstore_options usual(const struct report *report)
+static struct lab_rstore_options usual(const struct lab_figures *report)
 {
     return (struct lab_rstore_options){.server_card = sim_card_find("iwarp-10g"),
                                        .client_card = sim_card_find("iwarp-6x10g"),
@@ -66,7 +54,7 @@ static struct lab_rstore_options usual(const struct report *report)
 
 /* ---- what is printed ---------------------------------------------------------------------------- */
 
-static void print_point(struct report *report, const struct lab_rstore_options *options,
+static void print_point(struct lab_figures *report, const struct lab_rstore_options *options,
                         const struct lab_rstore_result *result, const struct point *point)
 {
     if (!report->json) {
@@ -80,13 +68,7 @@ static void print_point(struct report *report, const struct lab_rstore_options *
         return;
     }
     struct base_json json;
-    base_json_init_file(&json, report->out);
-    base_json_object_begin(&json, NULL);
-    base_json_string(&json, "paper", "rstore");
-    base_json_string(&json, "figure", report->figure);
-    base_json_string(&json, "series", point->series);
-    base_json_string(&json, "axis", point->axis);
-    base_json_u64(&json, "x", point->x);
+    lab_figures_begin(&json, report, point->series, point->axis, point->x);
     base_json_string(&json, "unit", point->unit);
     base_json_double(&json, "y", point->y);
     if (point->paper_y != 0)
@@ -101,17 +83,14 @@ static void print_point(struct report *report, const struct lab_rstore_options *
     base_json_u64(&json, "calls", point->span->calls);
     base_json_u64(&json, "connections", result->connections);
     base_json_u64(&json, "hash", result->hash);
-    base_json_object_end(&json);
-    note(report, base_json_finish(&json, NULL));
-    (void)fputc('\n', report->out);
-    (void)fflush(report->out);
+    lab_figures_end(&json, report);
 }
 
-static bool measure(struct report *report, const struct lab_rstore_options *options,
+static bool measure(struct lab_figures *report, const struct lab_rstore_options *options,
                     struct lab_rstore_result *result)
 {
     int error = report->error == 0 ? lab_rstore_measure(options, result) : report->error;
-    note(report, error);
+    lab_figures_note(report, error);
     return error == 0;
 }
 
@@ -130,8 +109,8 @@ static const struct series {
                {"alloc again", LAB_RSTORE_ALLOC_AGAIN, false, 0},
                {"map again", LAB_RSTORE_MAP_AGAIN, false, PAPER_MAP_AGAIN_MS}};
 
-static void measure_control(struct report *report, const struct lab_rstore_options *options, const char *axis,
-                            uint64_t x)
+static void measure_control(struct lab_figures *report, const struct lab_rstore_options *options,
+                            const char *axis, uint64_t x)
 {
     struct lab_rstore_result result;
     const bool is_printed = options->clients == CLIENTS && options->chunks == CHUNKS;
@@ -148,7 +127,7 @@ static void measure_control(struct report *report, const struct lab_rstore_optio
 }
 
 /* Figure 3. As in the paper, no more servers make memory than have chunks of it. */
-static void draw_control_by_size(struct report *report)
+static void draw_control_by_size(struct lab_figures *report)
 {
     for (uint32_t chunks = 1; chunks <= CHUNKS; chunks *= 2) {
         struct lab_rstore_options options = usual(report);
@@ -160,7 +139,7 @@ static void draw_control_by_size(struct report *report)
 }
 
 /* Figure 4, and at its end what is left if registering costs nothing, as it does in the paper's chunks that are reserved again. */
-static void draw_control_by_clients(struct report *report)
+static void draw_control_by_clients(struct lab_figures *report)
 {
     static const uint32_t clients[] = {1, 2, 4, 8, 12, 18, 24, 30, CLIENTS};
     const struct sim_pages unregistered = {.touched_ns = sim_pages_rstore.touched_ns};
@@ -179,7 +158,7 @@ static void draw_control_by_clients(struct report *report)
 }
 
 /* Reads at places that are drawn. */
-static void measure_latency(struct report *report, struct lab_rstore_options options, const char *axis,
+static void measure_latency(struct lab_figures *report, struct lab_rstore_options options, const char *axis,
                             uint64_t x, double paper_us)
 {
     struct lab_rstore_result result;
@@ -192,7 +171,7 @@ static void measure_latency(struct report *report, struct lab_rstore_options opt
                                     &result.spans[LAB_RSTORE_READ]});
 }
 
-static void draw_latency(struct report *report)
+static void draw_latency(struct lab_figures *report)
 {
     static const uint32_t readers[] = {1, 2, 4, 8, 12, 18, 24, 30, 36};
     static const uint32_t sizes[] = {8, 512, 4096, 65536, 1 << 20};
@@ -208,8 +187,8 @@ static void draw_latency(struct report *report)
 }
 
 /* One read of a whole region by each client. */
-static void measure_bandwidth(struct report *report, struct lab_rstore_options options, const char *series,
-                              const char *axis, uint64_t x, double paper_gbps)
+static void measure_bandwidth(struct lab_figures *report, struct lab_rstore_options options,
+                              const char *series, const char *axis, uint64_t x, double paper_gbps)
 {
     struct lab_rstore_result result;
     options.reads = 1;
@@ -220,7 +199,7 @@ static void measure_bandwidth(struct report *report, struct lab_rstore_options o
                                     &result.spans[LAB_RSTORE_READ]});
 }
 
-static void draw_client_bandwidth(struct report *report)
+static void draw_client_bandwidth(struct lab_figures *report)
 {
     struct lab_rstore_options options = usual(report);
     for (options.chunks = 1; options.chunks <= 24; options.chunks++)
@@ -234,7 +213,7 @@ static void draw_client_bandwidth(struct report *report)
                           0);
 }
 
-static void draw_all_bandwidth(struct report *report)
+static void draw_all_bandwidth(struct lab_figures *report)
 {
     static const uint32_t clients[] = {1, 2, 4, 6, 8, 10, 12, 18, 24, 36};
     struct lab_rstore_options options = usual(report);
@@ -246,7 +225,7 @@ static void draw_all_bandwidth(struct report *report)
 }
 
 /* Each constant a fifth less and a fifth more. */
-static void draw_sensitivity(struct report *report)
+static void draw_sensitivity(struct lab_figures *report)
 {
     static const char *const names[] = {"touching", "registering", "connecting", "link", "round trip"};
     for (size_t i = 0; i < base_array_count(names); i++) {
@@ -275,11 +254,7 @@ static void draw_sensitivity(struct report *report)
     }
 }
 
-static const struct figure {
-    const char *name;
-    const char *title;
-    void (*draw)(struct report *report);
-} figures[] = {
+static const struct lab_figure figures[] = {
     {"3", "a client's control path, by size", draw_control_by_size},
     {"4", "the control path by clients, 32 GiB each", draw_control_by_clients},
     {"5", "latency by concurrent readers", draw_latency},
@@ -290,40 +265,20 @@ static const struct figure {
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-struct options {
-    struct bench_options common;
-    const char *figure;
-};
-
 static const struct base_setting table[] = {
-    BENCH_OPTION(STRING, "figure", figure,
-                 "Only this one: 3 to 7, or what the paper does not have: sensitivity.", .metavar = "NAME"),
-    BENCH_OUTPUT_SETTINGS(struct options, "1"),
+    BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure,
+                  "Only this one: 3 to 7, or what the paper does not have: sensitivity.", .metavar = "NAME"),
+    BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),
 };
 
-static int check_figure(struct bench *bench, const void *verb_options)
+static int check_figure(struct bench *bench, const void *options)
 {
-    const struct options *options = verb_options;
-    for (size_t i = 0; i < base_array_count(figures); i++) {
-        if (options->figure == NULL || strcmp(figures[i].name, options->figure) == 0)
-            return 0;
-    }
-    return bench_fail(bench, 0, "there is no figure %s", options->figure);
+    return lab_figures_check(bench, figures, base_array_count(figures), options);
 }
 
-static int draw_figures(struct bench *bench, const void *verb_options)
+static int draw_figures(struct bench *bench, const void *options)
 {
-    const struct options *options = verb_options;
-    struct report report = {.out = bench->out, .seed = bench->options.seed, .json = bench->options.json};
-    for (size_t i = 0; i < base_array_count(figures) && report.error == 0; i++) {
-        if (options->figure != NULL && strcmp(figures[i].name, options->figure) != 0)
-            continue;
-        report.figure = figures[i].name;
-        if (!report.json)
-            (void)fprintf(report.out, "Figure %s: %s\n", figures[i].name, figures[i].title);
-        figures[i].draw(&report);
-    }
-    return report.error == 0 ? 0 : bench_fail(bench, report.error, "cannot measure");
+    return lab_figures_draw(bench, "rstore", figures, base_array_count(figures), options);
 }
 
 const struct bench_verb lab_verb_rstore = {
@@ -331,7 +286,7 @@ const struct bench_verb lab_verb_rstore = {
     .summary = "The figures of RStore, from a space on simulated cards, in virtual time.",
     .table = table,
     .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
+    .options_bytes = sizeof(struct lab_figures_options),
     .simulated = true,
     .check = check_figure,
     .run = draw_figures,

@@ -294,10 +294,7 @@ static int map_again(struct run *run)
 static int alloc_and_free(struct run *run)
 {
     struct tarn_space_region *region;
-    int error;
-    do /* the chunk of the one before comes back before long */
-        error = tarn_space_alloc(run->of, CHUNK_BYTES, NULL, TARN_FOREVER, &region);
-    while (error == -ENOSPC && task_sleep(10000) == 0);
+    int error = tarn_space_alloc(run->of, CHUNK_BYTES, NULL, TARN_FOREVER, &region);
     if (error == 0)
         error = tarn_space_free(region, TARN_FOREVER);
     if (error == 0)
