@@ -4,25 +4,7 @@
 #include "space/conformance_testing.h"
 #include "space/server.h"
 
-#define SOON       TESTING_SECONDS(60)
-#define ALL_CHUNKS ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
-
-static void await_free(const struct space_testing *self, uint64_t count)
-{
-    const uint64_t deadline_ns = SOON;
-    struct space_master_stats stats;
-    do {
-        assert_true(task_now() < deadline_ns);
-        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        space_master_stats(self->master, &stats);
-    } while (stats.chunks_free != count);
-}
-
-static void delete_and_leave(struct tarn_space_namespace *of)
-{
-    assert_int_equal(tarn_space_delete_ns(of, SOON), 0);
-    tarn_space_leave_ns(of);
-}
+#define SOON TESTING_SECONDS(60)
 
 /* ---- what is not theirs ------------------------------------------------------------------------- */
 
@@ -91,11 +73,11 @@ static void reach_for_others(struct space_testing *self)
     assert_int_equal(tarn_space_faa(region, 0, 1, SOON, &before), 0);
     assert_int_equal(before, 1);
     tarn_space_drop(other_region);
-    delete_and_leave(theirs);
+    space_testing_delete(theirs);
     tarn_space_disconnect(other);
     tarn_space_drop(region);
-    delete_and_leave(mine);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(mine);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void nobody_reaches_what_is_not_his(struct testing_fabric *testing)
@@ -193,8 +175,8 @@ static void be_silent(struct space_testing *self)
     tarn_space_leave_ns(joined);
     tarn_space_disconnect(other);
     tarn_space_drop(next);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void the_silent_corrupt_nothing(struct testing_fabric *testing)
@@ -206,7 +188,7 @@ static void the_silent_corrupt_nothing(struct testing_fabric *testing)
 static void be_silent_in_between(struct space_testing *self)
 {
     enum {
-        NAMESPACES = ALL_CHUNKS / 2 / TESTING_SERVERS
+        NAMESPACES = TESTING_ALL_CHUNKS / 2 / TESTING_SERVERS
     }; /* many connections are taken down at once, at its end */
     struct tarn_space *other = space_testing_connect(self);
     struct tarn_space_namespace *of[NAMESPACES], *mine;
@@ -224,19 +206,19 @@ static void be_silent_in_between(struct space_testing *self)
     space_testing_open_master(self);
     /* a call that is repeated where its connection was lost, unlike the next */
     assert_int_equal(tarn_space_join_ns(self->space, "b", NULL, 0, SOON, &mine), -ENOENT);
-    mine = space_testing_namespace(self->space, "b", ALL_CHUNKS / 2);
-    next = space_testing_alloc(mine, ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
+    mine = space_testing_namespace(self->space, "b", TESTING_ALL_CHUNKS / 2);
+    next = space_testing_alloc(mine, TESTING_ALL_CHUNKS / 2 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
     assert_int_equal(tarn_space_write_at(next, 0, &word, 8, SOON), 0);
     tarn_space_drop(next);
-    delete_and_leave(mine);
-    await_free(self, ALL_CHUNKS / 2);
+    space_testing_delete(mine);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS / 2);
     for (unsigned i = 0; i < NAMESPACES; i++) { /* it begins its session again, and holds its regions */
         assert_int_equal(tarn_space_free(regions[i], SOON), 0);
         tarn_space_drop(regions[i]);
-        delete_and_leave(of[i]);
+        space_testing_delete(of[i]);
     }
     tarn_space_disconnect(other);
-    await_free(self, ALL_CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void the_silent_hold_up_nobody_else(struct testing_fabric *testing)
@@ -283,7 +265,7 @@ static void crowd_sessions(struct space_testing *self)
     }
     tarn_rpc_disconnect(connection);
     tarn_space_drop(region);
-    delete_and_leave(of);
+    space_testing_delete(of);
     tarn_space_disconnect(late);
 }
 
@@ -314,7 +296,7 @@ static void take_too_late(struct space_testing *self)
     assert_int_equal(tarn_space_read(region, mapped, 100, SOON), 0);
     tarn_space_unmap(region);
     tarn_space_drop(region);
-    delete_and_leave(of);
+    space_testing_delete(of);
 }
 
 static void what_is_taken_too_late_does_not_count(struct testing_fabric *testing)
@@ -358,9 +340,9 @@ static void send_rubbish(struct space_testing *self)
     tarn_rpc_disconnect(connection);
     struct tarn_space_region *region = space_testing_alloc(of, 3 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
     tarn_space_drop(region);
-    delete_and_leave(of);
+    space_testing_delete(of);
     tarn_space_disconnect(victim);
-    await_free(self, ALL_CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void liars_do_no_harm(struct testing_fabric *testing)
@@ -392,8 +374,8 @@ static void run_out_of_memory(struct space_testing *self)
         if (is_allocated)
             tarn_space_drop(region);
         if (is_made)
-            delete_and_leave(of);
-        await_free(self, ALL_CHUNKS);
+            space_testing_delete(of);
+        space_testing_await_free(self, TESTING_ALL_CHUNKS);
     }
 }
 

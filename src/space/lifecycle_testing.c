@@ -2,20 +2,7 @@
 #include "space/client.h"
 #include "space/conformance_testing.h"
 
-#define SOON       TESTING_SECONDS(60)
-#define ALL_CHUNKS ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
-
-/* Wait until the master counts a number of chunks as free. */
-static void await_free(const struct space_testing *self, uint64_t count)
-{
-    const uint64_t deadline_ns = SOON;
-    struct space_master_stats stats;
-    do {
-        assert_true(task_now() < deadline_ns);
-        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        space_master_stats(self->master, &stats);
-    } while (stats.chunks_free != count);
-}
+#define SOON TESTING_SECONDS(60)
 
 static void reserve_chunks(struct tarn_space_namespace *of, uint64_t count, int expected)
 {
@@ -25,12 +12,6 @@ static void reserve_chunks(struct tarn_space_namespace *of, uint64_t count, int 
 static void release_chunks(struct tarn_space_namespace *of, uint64_t count, int expected)
 {
     assert_int_equal(tarn_space_release(of, count * TESTING_CHUNK_BYTES, SOON), expected);
-}
-
-static void delete_and_leave(struct tarn_space_namespace *of)
-{
-    assert_int_equal(tarn_space_delete_ns(of, SOON), 0);
-    tarn_space_leave_ns(of);
 }
 
 /* ---- namespaces --------------------------------------------------------------------------------- */
@@ -61,12 +42,12 @@ static void know_secrets(struct space_testing *self)
     long_name[TARN_SPACE_NAME_MAX] = '\0';
     assert_int_equal(tarn_space_create_ns(space, long_name, wrong, TARN_SPACE_SECRET_MAX / 2, SOON, &other),
                      0);
-    delete_and_leave(other);
+    space_testing_delete(other);
     assert_int_equal(tarn_space_join_ns(space, "a", "secret", 6, SOON, &other), 0);
     tarn_space_leave_ns(other);
-    delete_and_leave(of);
+    space_testing_delete(of);
     assert_int_equal(tarn_space_create_ns(space, "a", "another", 7, SOON, &of), 0);
-    delete_and_leave(of);
+    space_testing_delete(of);
 }
 
 static void secrets_are_known(struct testing_fabric *testing)
@@ -80,11 +61,11 @@ static void pass_chunks(struct space_testing *self)
     struct tarn_space_namespace *b = space_testing_namespace(self->space, "b", 0);
     struct tarn_space_region *region;
     uint8_t *memory;
-    const uint64_t bytes = ALL_CHUNKS * TESTING_CHUNK_BYTES;
-    reserve_chunks(a, ALL_CHUNKS + 1, -ENOSPC);
-    reserve_chunks(a, ALL_CHUNKS - 1, 0);
+    const uint64_t bytes = TESTING_ALL_CHUNKS * TESTING_CHUNK_BYTES;
+    reserve_chunks(a, TESTING_ALL_CHUNKS + 1, -ENOSPC);
+    reserve_chunks(a, TESTING_ALL_CHUNKS - 1, 0);
     reserve_chunks(b, 2, -ENOSPC);
-    await_free(self, 1);
+    space_testing_await_free(self, 1);
     reserve_chunks(a, 1, 0);
     assert_int_equal(tarn_space_alloc(b, 1, NULL, SOON, &region), -ENOSPC);
     region = space_testing_alloc(a, bytes, TARN_SPACE_BULK);
@@ -97,7 +78,7 @@ static void pass_chunks(struct space_testing *self)
     tarn_space_drop(region);
     while (tarn_space_release(a, bytes, SOON) == -ENOSPC)
         assert_int_equal(task_sleep(BASE_NS_PER_MS), 0); /* what was dropped comes back before long */
-    reserve_chunks(b, ALL_CHUNKS, 0);
+    reserve_chunks(b, TESTING_ALL_CHUNKS, 0);
     region = space_testing_alloc(b, bytes, TARN_SPACE_BULK);
     assert_int_equal(tarn_space_map(region, SOON, (void **)&memory), 0);
     memset(memory, 0xff, bytes);
@@ -107,9 +88,9 @@ static void pass_chunks(struct space_testing *self)
     tarn_space_unmap(region);
     tarn_space_drop(region);
     assert_int_equal(tarn_space_release(b, UINT64_MAX, SOON), 0); /* nothing is spare: the region is there */
-    delete_and_leave(b);
-    delete_and_leave(a);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(b);
+    space_testing_delete(a);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void chunks_pass_between_namespaces(struct testing_fabric *testing)
@@ -143,8 +124,8 @@ static void place_regions(struct space_testing *self)
     assert_int_equal(tarn_space_find(of, "one", SOON, &other), 0);
     tarn_space_drop(other);
     tarn_space_drop(one);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void regions_are_placed(struct testing_fabric *testing)
@@ -169,8 +150,8 @@ static void come_and_go(struct space_testing *self)
         assert_int_equal(tarn_space_free(region, SOON), 0);
         tarn_space_drop(region);
     }
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void regions_come_and_go(struct testing_fabric *testing)
@@ -207,10 +188,10 @@ static void hold_on(struct space_testing *self)
     tarn_space_leave_ns(joined);
     tarn_space_disconnect(other);
     tarn_space_leave_ns(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
     error = tarn_space_create_ns(self->space, "a", NULL, 0, SOON, &of);
     assert_int_equal(error, 0);
-    delete_and_leave(of);
+    space_testing_delete(of);
 }
 
 static void what_is_held_lives(struct testing_fabric *testing)
@@ -228,8 +209,7 @@ static void restart_master(struct space_testing *self)
     struct tarn_space_info before, after;
     uint64_t word = 77;
     gone = space_testing_namespace(self->space, "gone", 1);
-    assert_int_equal(tarn_space_delete_ns(gone, SOON), 0);
-    tarn_space_leave_ns(gone);
+    space_testing_delete(gone);
     assert_int_equal(tarn_space_alloc(of, 3 * TESTING_CHUNK_BYTES, &options, SOON, &region), 0);
     freed = space_testing_alloc(of, TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
     assert_int_equal(tarn_space_write_at(region, 2 * TESTING_CHUNK_BYTES, &word, 8, SOON), 0);
@@ -261,12 +241,12 @@ static void restart_master(struct space_testing *self)
         assert_int_equal(tarn_space_free(found, SOON), 0);
         tarn_space_drop(found);
         space_testing_await_servers(self, TESTING_SERVERS);
-        await_free(self, ALL_CHUNKS - 8);
+        space_testing_await_free(self, TESTING_ALL_CHUNKS - 8);
     }
     tarn_space_drop(freed);
     tarn_space_drop(region);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 /* A client that makes no call tells a new master what it holds, and its connections stay. */
@@ -297,10 +277,10 @@ static void hold_silently(struct space_testing *self)
         assert_null(self->testing->drive); /* else the machine was too busy */
     }
     tarn_space_drop(region);
-    delete_and_leave(of);
-    delete_and_leave(theirs);
+    space_testing_delete(of);
+    space_testing_delete(theirs);
     tarn_space_disconnect(other);
-    await_free(self, ALL_CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void what_is_held_silently_lives(struct testing_fabric *testing)
@@ -340,14 +320,14 @@ static void lose_server(struct space_testing *self)
     assert_int_equal(tarn_space_map(striped, SOON, &memory), -ENODATA);
     assert_int_equal(tarn_space_free(striped, SOON), 0);
     tarn_space_drop(striped);
-    await_free(self, ALL_CHUNKS - 4);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS - 4);
     reserve_chunks(of, 2, 0);
     next = space_testing_alloc(of, 3 * TESTING_CHUNK_BYTES, TARN_SPACE_BULK);
     assert_int_equal(tarn_space_map(next, SOON, &memory), 0);
     tarn_space_unmap(next);
     tarn_space_drop(next);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void a_lost_server_is_told(struct testing_fabric *testing)
@@ -374,7 +354,7 @@ static void drop_in_doubt(struct space_testing *self)
     assert_int_equal(stats.expired,
                      error != 0); /* some providers are done before the deadline is looked at */
     test_free(bytes);
-    delete_and_leave(of);
+    space_testing_delete(of);
 }
 
 static void a_write_in_doubt_is_fenced(struct testing_fabric *testing)

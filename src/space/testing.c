@@ -20,15 +20,31 @@ void space_testing_close_master(struct space_testing *self)
     self->master = NULL;
 }
 
+/* Read the master's statistics a moment later. */
+static void look_again(const struct space_testing *self, uint64_t deadline_ns,
+                       struct space_master_stats *ret_stats)
+{
+    assert_true(task_now() < deadline_ns);
+    assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    space_master_stats(self->master, ret_stats);
+}
+
 void space_testing_await_servers(const struct space_testing *self, uint64_t count)
 {
     const uint64_t deadline_ns = TESTING_SECONDS(60);
     struct space_master_stats stats;
-    do {
-        assert_true(task_now() < deadline_ns);
-        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        space_master_stats(self->master, &stats);
-    } while (stats.servers != count);
+    do
+        look_again(self, deadline_ns, &stats);
+    while (stats.servers != count);
+}
+
+void space_testing_await_free(const struct space_testing *self, uint64_t count)
+{
+    const uint64_t deadline_ns = TESTING_SECONDS(60);
+    struct space_master_stats stats;
+    do
+        look_again(self, deadline_ns, &stats);
+    while (stats.chunks_free != count);
 }
 
 void space_testing_open_server(struct space_testing *self, unsigned place)
@@ -128,6 +144,12 @@ struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, c
     if (chunks > 0)
         assert_int_equal(tarn_space_reserve(of, chunks * TESTING_CHUNK_BYTES, TESTING_SECONDS(60)), 0);
     return of;
+}
+
+void space_testing_delete(struct tarn_space_namespace *of)
+{
+    assert_int_equal(tarn_space_delete_ns(of, TESTING_SECONDS(60)), 0);
+    tarn_space_leave_ns(of);
 }
 
 struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, uint64_t bytes,

@@ -7,7 +7,8 @@
 
 #define TESTING_SERVERS     3
 #define TESTING_CHUNK_BYTES (UINT64_C(64) << 10)
-#define TESTING_CHUNKS      16                       /* of each server */
+#define TESTING_CHUNKS      16 /* of each server */
+#define TESTING_ALL_CHUNKS  ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
 #define TESTING_LEASE_NS    (4 * BASE_NS_PER_SECOND) /* no test outlasts it by chance, also on a busy machine */
 
 struct space_testing {
@@ -40,6 +41,9 @@ void space_testing_close_server(struct space_testing *self, unsigned place);
 /** Wait until so many servers are there. */
 void space_testing_await_servers(const struct space_testing *self, uint64_t count);
 
+/** Wait until the master counts so many chunks as free. */
+void space_testing_await_free(const struct space_testing *self, uint64_t count);
+
 /** Connect a client. */
 struct tarn_space *space_testing_connect(const struct space_testing *self);
 
@@ -50,6 +54,9 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
 /** Make a namespace of a name without a secret, with some chunks reserved. */
 struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, const char *name,
                                                      uint64_t chunks);
+
+/** Delete a namespace, and leave it. */
+void space_testing_delete(struct tarn_space_namespace *of);
 
 /** Allocate a region that must be. */
 struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, uint64_t bytes,

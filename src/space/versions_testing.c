@@ -2,29 +2,11 @@
 #include "space/client.h"
 #include "space/conformance_testing.h"
 
-#define SOON       TESTING_SECONDS(60)
-#define ALL_CHUNKS ((uint64_t)TESTING_SERVERS * TESTING_CHUNKS)
+#define SOON TESTING_SECONDS(60)
 
 #define LONG_NS (60 * BASE_NS_PER_SECOND) /* a lease that no step outlasts, also on a busy machine */
 
 enum { CHUNKS = 3, BYTES = CHUNKS * TESTING_CHUNK_BYTES };
-
-static void await_free(const struct space_testing *self, uint64_t count)
-{
-    const uint64_t deadline_ns = SOON;
-    struct space_master_stats stats;
-    do {
-        assert_true(task_now() < deadline_ns);
-        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        space_master_stats(self->master, &stats);
-    } while (stats.chunks_free != count);
-}
-
-static void delete_and_leave(struct tarn_space_namespace *of)
-{
-    assert_int_equal(tarn_space_delete_ns(of, SOON), 0);
-    tarn_space_leave_ns(of);
-}
 
 /* ---- stamped versions --------------------------------------------------------------------------- */
 
@@ -121,8 +103,8 @@ static void free_all(struct space_testing *self, struct tarn_space_namespace *of
 {
     assert_int_equal(tarn_space_free(region, SOON), 0);
     tarn_space_drop(region);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 /* ---- readers ------------------------------------------------------------------------------------ */
@@ -235,8 +217,8 @@ static void refuse_calls(struct space_testing *self)
     tarn_space_drop(draft);
     tarn_space_drop(region);
     tarn_space_drop(plain);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void wrong_calls_are_refused(struct testing_fabric *testing)
@@ -333,8 +315,8 @@ static void write_one_at_a_time(struct space_testing *self)
     tarn_space_leave_ns(joined);
     tarn_space_disconnect(other);
     tarn_space_drop(region);
-    delete_and_leave(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void one_writes_at_a_time(struct testing_fabric *testing)
@@ -354,7 +336,7 @@ static void free_by_old_name(struct space_testing *self)
     expect_versions(region, (const uint64_t[]){2, 1, 1});
     tarn_space_drop(old);
     tarn_space_drop(region);
-    await_free(self, ALL_CHUNKS - 3 * CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS - 3 * CHUNKS);
     do { /* until the chunks are back */
         const struct tarn_space_alloc_options options = {.copy_on_write = true};
         const int error = tarn_space_alloc(of, BYTES, &options, SOON, &region);
@@ -368,7 +350,7 @@ static void free_by_old_name(struct space_testing *self)
     tarn_space_drop(draft);
     tarn_space_drop(region);
     tarn_space_leave_ns(of);
-    await_free(self, ALL_CHUNKS);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
 }
 
 static void old_versions_free_the_region(struct testing_fabric *testing)
