@@ -7,7 +7,6 @@
 /* A request of a client, while its method runs. */
 struct asking {
     struct space_master *master;
-    struct tarn_rpc_request *request;
     struct space_cursor from; /* behind the session */
     struct space_cursor to;   /* the result */
     uint8_t id[SPACE_SESSION_BYTES];

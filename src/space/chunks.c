@@ -16,6 +16,16 @@ struct master_server *master_server_of(const struct space_master *master, uint32
     return NULL;
 }
 
+struct master_server *master_server_named(const struct space_master *master, const char *name)
+{
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        struct master_server *server = master->servers[slot];
+        if (server != NULL && strcmp(server->name, name) == 0)
+            return server;
+    }
+    return NULL;
+}
+
 struct master_server *master_server_make(struct space_master *master, uint32_t number, uint32_t chunk_count)
 {
     struct base_account *account = &master->node->memory;
@@ -191,7 +201,7 @@ static void divide(struct space_master *master, uint64_t count, uint32_t *ret_co
     for (uint64_t i = 0; i < count; i++) {
         struct master_server *server = next_with_free(master);
         base_assert(server != NULL);
-        server->free.count--; /* for now */
+        server->free.count--; /* until all are divided */
         ret_counts[server->slot]++;
     }
     for (uint32_t slot = 0; slot < master->slots; slot++) {

@@ -75,7 +75,6 @@ static int connect_master(const struct tarn_space *space, struct client_master *
  * that leads has answered; else it may have run, if the call says so */
 static int call_once(struct tarn_space *space, struct tarn_rpc_call *call, bool *ret_is_answered)
 {
-    call->may_have_run = false;
     *ret_is_answered = false;
     int error = connect_master(space, &space->master, CALLS, space->lease_ns, call->deadline_ns);
     if (error != 0)

@@ -10,7 +10,7 @@ int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t
     const struct tarn_space *space = of->space;
     const uint64_t chunk_bytes = space->chunk_bytes, at = region->skipped + offset;
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
+    struct space_cursor end = client_begin_of(request, of, region->number);
     if (!client_looks_at_words(region) || bytes == 0 || offset > region->bytes ||
         bytes > region->bytes - offset || !base_is_aligned(at, chunk_bytes) ||
         !(base_is_aligned(at + bytes, chunk_bytes) ||
@@ -18,8 +18,6 @@ int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t
         return -EINVAL;
     if (region->error != 0)
         return region->error;
-    space_put(&end, of->number, 4);
-    space_put(&end, region->number, 4);
     space_put(&end, region->first_chunk + (at >> space->chunk_shift), 4);
     space_put(&end, (bytes + chunk_bytes - 1) >> space->chunk_shift, 4);
     int error = client_hold_region(of, SPACE_BEGIN, request, &end, region->address + offset, bytes,
@@ -31,15 +29,13 @@ int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t
 int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
-    struct space_cursor end = client_begin(request);
+    const struct space_cursor end = client_begin_of(request, draft->of, draft->number);
     if (!draft->is_draft)
         return -EINVAL;
     if (draft->is_in_doubt)
         return -EIO;
     if (draft->error != 0)
         return draft->error;
-    space_put(&end, draft->of->number, 4);
-    space_put(&end, draft->number, 4);
     int error = client_ask(draft->of->space, SPACE_PUBLISH, request, &end, NULL, 0, deadline_ns, NULL);
     if (error == 0)
         draft->is_draft = false;

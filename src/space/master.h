@@ -319,8 +319,10 @@ void master_region_take_chunks(struct space_master *master, struct master_region
 /** The number of regions of all namespaces. */
 uint64_t master_count_regions(const struct space_master *master);
 
-/** Whether chunks of a namespace's regions are about to be spare. */
-bool master_is_reclaiming(const struct space_master *master, const struct master_space *space);
+/** Wait a little for more spare chunks of a namespace: of regions that are being given back, or of memory servers that come.
+ * @return as master_await_more(). Yields. */
+base_must_check int master_await_spare(const struct space_master *master, const struct master_space *space,
+                                       uint64_t deadline_ns);
 
 /** Give back the regions that are freed and that nobody holds, and free namespaces that were deleted. Yields. */
 void master_reclaim(struct space_master *master);
@@ -329,6 +331,9 @@ void master_reclaim(struct space_master *master);
 
 /** The server of a number. @return NULL: there is none, any more or yet */
 struct master_server *master_server_of(const struct space_master *master, uint32_t number);
+
+/** The server of a name. @return NULL: there is none */
+struct master_server *master_server_named(const struct space_master *master, const char *name);
 
 /** Make a server, with no chunk assigned. @return NULL: no memory, or there are too many */
 struct master_server *master_server_make(struct space_master *master, uint32_t number, uint32_t chunk_count);

@@ -294,19 +294,13 @@ static bool take_wish(struct asking *asking, struct wish *ret_wish)
            (ret_wish->placement == TARN_SPACE_ON_NODE) == (node > 0);
 }
 
-/* The server that a wish names. @return 0; -ENOENT */
+/* The server that a wish names. @param ret_server  NULL: it names none @return 0; -ENOENT */
 static int node_of_wish(const struct space_master *master, const struct wish *wish,
                         struct master_server **ret_server)
 {
-    *ret_server = NULL;
-    if (wish->placement != TARN_SPACE_ON_NODE)
-        return 0;
-    for (uint32_t slot = 0; slot < master->slots; slot++) {
-        struct master_server *server = master->servers[slot];
-        if (server != NULL && strcmp(server->name, wish->node) == 0)
-            *ret_server = server;
-    }
-    return *ret_server == NULL ? -ENOENT : 0;
+    const bool is_named = wish->placement == TARN_SPACE_ON_NODE;
+    *ret_server = is_named ? master_server_named(master, wish->node) : NULL;
+    return is_named && *ret_server == NULL ? -ENOENT : 0;
 }
 
 /* Wait until there are the chunks that a wish takes, if servers that come, or regions that go, make that true. @param ret_node  as
@@ -324,8 +318,7 @@ static int find_spare(const struct space_master *master, const struct wish *wish
         const uint64_t spare = *ret_node == NULL ? space->spare_count : space->spare[(*ret_node)->slot].count;
         if (spare >= chunks_of(master, wish->bytes))
             return 0;
-        error = master_is_reclaiming(master, space) ? master_await_moment(deadline_ns)
-                                                    : master_await_more(master, deadline_ns);
+        error = master_await_spare(master, space, deadline_ns);
         if (error != 0)
             return error;
     }
@@ -361,7 +354,7 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     region->memory_class = (enum tarn_space_class)wish->memory_class;
     region->bytes = wish->bytes;
     region->is_versioned = wish->is_versioned != 0;
-    region->holds++; /* for now, so that nothing takes it while it is stored */
+    region->holds++; /* nothing takes it while it is stored */
     int error = master_bind(master, region, node);
     if (error == 0 && region->is_versioned)
         error = master_mark_new(master, region, NULL, asking->deadline_ns);
@@ -494,7 +487,7 @@ static int ask_free(struct asking *asking)
     if (region == NULL || region->is_freed)
         return -ENOENT;
     region->is_freed = true;
-    region->holds++; /* for now */
+    region->holds++; /* it stays until it is stored */
     master_set_init(&set);
     master_save_region(master, &set, region);
     int error = master_store_seen(master, &set);
@@ -520,7 +513,7 @@ static int ask_begin(struct asking *asking)
         return -EINVAL;
     if (region == NULL)
         return -ENOENT;
-    region->holds++; /* for now */
+    region->holds++; /* it stays meanwhile */
     int error = master_await_grace(master, asking->deadline_ns);
     if (error == 0)
         error =
@@ -557,7 +550,6 @@ static int run_for_client(struct space_master *master, struct tarn_rpc_request *
                           asking_function *function, bool needs_session)
 {
     struct asking asking = {.master = master,
-                            .request = request,
                             .from = space_cursor_from(request->data, request->bytes),
                             .to = space_cursor_to(request->result, request->room),
                             .deadline_ns = half_until(request->deadline_ns)};

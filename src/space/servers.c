@@ -83,16 +83,6 @@ static struct master_server *server_of_identity(const struct space_master *maste
     return NULL;
 }
 
-static struct master_server *server_of_name(const struct space_master *master, const char *name)
-{
-    for (uint32_t slot = 0; slot < master->slots; slot++) {
-        struct master_server *server = master->servers[slot];
-        if (server != NULL && strcmp(server->name, name) == 0)
-            return server;
-    }
-    return NULL;
-}
-
 /* What a memory server says of itself. */
 struct registration {
     uint8_t identity[SPACE_IDENTITY_BYTES];
@@ -178,7 +168,7 @@ int master_register(struct space_master *master, struct tarn_rpc_request *reques
         return -EMSGSIZE;
     }
     struct master_server *server = server_of_identity(master, registration.identity);
-    struct master_server *same = server == NULL ? server_of_name(master, registration.name) : NULL;
+    struct master_server *same = server == NULL ? master_server_named(master, registration.name) : NULL;
     if (server != NULL && (server->connection != NULL || server->chunk_count != registration.chunks))
         return server->connection != NULL ? -EBUSY : -EINVAL;
     if (same != NULL)
@@ -408,15 +398,14 @@ int master_admit(struct space_master *master, struct tarn_rpc_request *request)
         return -EINVAL;
     const struct master_session *session = master_session_of(master, id);
     const struct master_space *space = master_space_of(master, number);
-    if (session == NULL || space == NULL || !master_list_has(&session->spaces, space)) {
+    int error = 0;
+    if (session == NULL || session->is_resuming)
+        error = -ESTALE; /* another master may have known it */
+    else if (space == NULL || !master_list_has(&session->spaces, space))
+        error = -EACCES;
+    if (error != 0)
         atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
-        return session == NULL ? -ESTALE : -EACCES; /* another master may have known it */
-    }
-    if (session->is_resuming) {
-        atomic_fetch_add(&master->counts[MASTER_SESSIONS], 1);
-        return -ESTALE;
-    }
-    return 0;
+    return error;
 }
 
 int master_await_grace(const struct space_master *master, uint64_t deadline_ns)

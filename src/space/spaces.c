@@ -180,9 +180,12 @@ static struct master_region *find_reclaimable(const struct space_master *master,
     return NULL;
 }
 
-bool master_is_reclaiming(const struct space_master *master, const struct master_space *space)
+int master_await_spare(const struct space_master *master, const struct master_space *space,
+                       uint64_t deadline_ns)
 {
-    return master->failed == 0 && find_reclaimable(master, space) != NULL;
+    return master->failed == 0 && find_reclaimable(master, space) != NULL
+               ? master_await_moment(deadline_ns)
+               : master_await_more(master, deadline_ns);
 }
 
 static struct master_region *find_any_reclaimable(const struct space_master *master)

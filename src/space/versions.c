@@ -109,7 +109,7 @@ static int mark_space(struct space_master *master, struct master_server *server,
         struct master_region *region = i < space->regions.count ? space->regions.items[i] : NULL;
         if (region == NULL || !is_to_be_marked(region))
             continue;
-        region->holds++; /* for now */
+        region->holds++; /* it stays meanwhile */
         error = mark_chunks(master, server, region, NULL, true, deadline_ns);
         region->holds--;
     }
@@ -157,7 +157,7 @@ static struct master_region *find_newest(const struct master_region *region)
 struct master_region *master_await_newest(const struct space_master *master, struct master_region *region)
 {
     struct master_region *newest = region;
-    region->holds++; /* for now */
+    region->holds++; /* it stays meanwhile */
     while (newest != NULL && (newest->is_freed || newest->is_publishing)) {
         if (newest->is_publishing && (master->failed != 0 || task_sleep(PAUSE_NS) != 0))
             newest = NULL;
@@ -187,7 +187,7 @@ static int await_spare(const struct space_master *master, const struct master_re
         int error = check_base(base);
         if (error != 0 || base->space->spare_count >= count)
             return error;
-        error = master_await_more(master, deadline_ns);
+        error = master_await_spare(master, base->space, deadline_ns);
         if (error != 0)
             return error;
     }
@@ -240,7 +240,7 @@ int master_begin_version(struct space_master *master, const struct master_sessio
     if (draft == NULL)
         return -ENOMEM;
     draft->lease_end_ns = session->heard_ns + master->lease_ns; /* before its session expires */
-    draft->holds++;                                             /* for now */
+    draft->holds++;                                             /* it stays meanwhile */
     error = master_mark_new(master, draft, base, deadline_ns);
     master_set_init(&set);
     master_save_config(master, &set); /* the number is told, and never given again */
@@ -358,7 +358,7 @@ int master_publish(struct space_master *master, struct master_region *draft, uin
     if (base == NULL || base->is_publishing || task_now() >= draft->lease_end_ns)
         return -ETIME;
     base->is_publishing = true;
-    base->holds++; /* both for now */
+    base->holds++; /* both stay meanwhile */
     draft->holds++;
     const uint64_t patience_ns = task_now() + master->lease_ns / PATIENCE_SHARE;
     int error = taint_replaced(master, draft, base_min(deadline_ns, patience_ns));
