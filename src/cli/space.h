@@ -95,7 +95,7 @@ void cli_space_close(struct cli_space *space);
 uint64_t cli_space_deadline(void);
 
 /** Print all numbers that a master tells, as Prometheus reads them. @return 0; errors of the space's */
-int cli_space_print_metrics(struct tarn_space *space);
+int cli_space_print_metrics(const struct cli_space *space);
 
 /** Say why something with a namespace or a region failed. @return CLI_FAILED */
 int cli_space_failed(const struct cli_region_name *name, int error);

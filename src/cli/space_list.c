@@ -269,7 +269,7 @@ static int run_stat(const void *parsed, const char *const *words, size_t count)
         return status;
     return close_told(&space, &name,
                       options->json      ? write_stat(&space)
-                      : options->metrics ? cli_space_print_metrics(space.space)
+                      : options->metrics ? cli_space_print_metrics(&space)
                                          : show_stat(&space));
 }
 

@@ -172,6 +172,15 @@ void sim_space_use_versions(struct user *user);
 /** Drop a user's copy-on-write regions of a namespace. */
 void sim_space_drop_versions(struct user *user, uint32_t name);
 
+/** Whether things happen in a run that make calls of clients fail. */
+static inline bool sim_space_may_fail(const struct play *play)
+{
+    return play->arena.events != 0 || play->is_calm || play->has_threads;
+}
+
+/** Whether such things explain the error of any call. */
+bool sim_space_is_explained(const struct play *play, int error);
+
 /** What is known of a namespace. */
 struct fate *sim_space_fate(struct play *play, uint32_t name, uint32_t number);
 

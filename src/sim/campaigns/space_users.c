@@ -78,19 +78,21 @@ static void look_for_others(const struct user *user, const struct record *record
 
 /* ---- what calls may return ---------------------------------------------------------------------- */
 
+bool sim_space_is_explained(const struct play *play, int error)
+{
+    static const int lost[] = {-ETIMEDOUT, -ECONNRESET, -ESTALE, -EHOSTUNREACH, -ENODATA};
+    for (uint32_t i = 0; i < base_array_count(lost); i++) {
+        if (error == lost[i])
+            return sim_space_may_fail(play);
+    }
+    return false;
+}
+
 /* Whether an error of any call has a reason in this run. */
 static void check_error(const struct user *user, const char *what, int error)
 {
-    static const int usual[] = {-ENOENT, -EEXIST, -ENOSPC};
-    static const int lost[] = {-ETIMEDOUT, -ECONNRESET, -ESTALE, -EHOSTUNREACH, -ENODATA};
-    const struct play *play = user->life->play;
-    bool is_right = error == 0;
-    for (uint32_t i = 0; i < base_array_count(usual); i++)
-        is_right = is_right || error == usual[i];
-    for (uint32_t i = 0; i < base_array_count(lost); i++)
-        is_right =
-            is_right || (error == lost[i] && (play->arena.events != 0 || play->is_calm || play->has_threads));
-    if (!is_right)
+    if (error != 0 && error != -ENOENT && error != -EEXIST && error != -ENOSPC &&
+        !sim_space_is_explained(user->life->play, error))
         sim_fail(world_of(user), "a %s ended with %d, and there is no reason", what, error);
 }
 

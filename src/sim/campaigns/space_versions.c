@@ -54,14 +54,11 @@ static bool may_be_gone(const struct lineage *of)
 /* Whether an error of a call has a reason. */
 static void check_error(const struct user *user, const char *what, int error, const int *usual)
 {
-    static const int lost[] = {-ETIMEDOUT, -ECONNRESET, -ESTALE, -EHOSTUNREACH, -ENODATA, -EIO};
     const struct play *play = user->life->play;
-    bool is_right = error == 0 || error == -ETIME;
+    bool is_right = error == 0 || error == -ETIME || sim_space_is_explained(play, error) ||
+                    (error == -EIO && sim_space_may_fail(play)); /* after a WRITE that has failed */
     for (uint32_t i = 0; usual[i] != 0; i++)
         is_right = is_right || error == usual[i];
-    for (uint32_t i = 0; i < base_array_count(lost); i++)
-        is_right =
-            is_right || (error == lost[i] && (play->arena.events != 0 || play->is_calm || play->has_threads));
     if (!is_right)
         sim_fail(world_of(user), "a %s of versions ended with %d, and there is no reason", what, error);
 }
