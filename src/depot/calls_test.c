@@ -162,7 +162,7 @@ static void an_update_may_refuse_or_remove(void **state)
     assert_int_equal(update_k(fixture, &removal, &version), 0); /* it was absent already */
     depot_testing_expect(&fixture->store, "k", NULL);
     tarn_depot_stats(fixture->store.depot, &after);
-    assert_int_equal(after.written_bytes, before.written_bytes);
+    assert_int_equal(after.user_bytes, before.user_bytes);
     assert_int_equal(depot_testing_put(&fixture->store, "k", "there"), 0);
     assert_int_equal(update_k(fixture, &refuse, &version), -ECHILD);
     assert_int_equal(update_k(fixture, &positive, &version), 42);
