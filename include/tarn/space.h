@@ -35,6 +35,8 @@ extern "C" {
 #define TARN_SPACE_LEASE_NS                                                                                  \
     (UINT64_C(10) * 1000000000) /* the length of a lease, where nobody has asked for another */
 
+#define TARN_SPACE_COPIES_MAX 4 /* the most copies of a region */
+
 struct tarn_space;
 struct tarn_space_namespace;
 struct tarn_space_region;
@@ -134,6 +136,10 @@ struct tarn_space_alloc_options {
     bool
         copy_on_write; /**< it changes by new versions alone, as tarn_space_begin() makes them. Of TARN_SPACE_BULK, and of at most
                            24,576 chunks. New chunks lie where those that they replace do, if there are spare ones */
+    uint32_t
+        copies; /**< copy_on_write: of each chunk, on different memory servers, up to TARN_SPACE_COPIES_MAX; each takes a reserved
+                    chunk. A version can be read, and the next be written and published, as long as each of its chunks has one copy;
+                    lost ones are made again after six leases. 0: 1 */
 };
 
 /**
@@ -186,6 +192,7 @@ struct tarn_space_info {
         number; /**< of the region, which no other one gets, in the whole space; of a copy-on-write one its
                              version's: a later version has a higher one */
     uint32_t servers; /**< memory servers that have chunks of it */
+    uint32_t copies;  /**< of each chunk that it is to have */
     enum tarn_space_class memory_class;
     bool copy_on_write;
 };
@@ -250,7 +257,10 @@ struct tarn_space_server_row {
     uint64_t bytes;      /**< of memory that it contributes */
     uint64_t free_bytes; /**< of these, what no namespace has; 0 while it is not there */
     uint32_t number;
-    bool is_there; /**< the master is in contact with it */
+    bool is_there;    /**< the master is in contact with it */
+    bool is_draining; /**< what it has is being moved to others (tarn_space_drain()) */
+    uint64_t
+        used_bytes; /**< what namespaces have of it, also while it is not there. Of one that is drained 0: it may be closed */
 
     /* what the server tells of itself, up to a quarter of a lease ago */
     uint32_t connections; /**< of clients; each has one for each namespace */
@@ -274,6 +284,7 @@ struct tarn_space_region_row {
     uint64_t bytes;
     uint32_t number;
     uint32_t holders; /**< sessions that hold it */
+    uint32_t copies;  /**< of each chunk */
     enum tarn_space_class memory_class;
 };
 
@@ -310,6 +321,21 @@ TARN_API TARN_MUST_CHECK int tarn_space_list_regions(struct tarn_space_namespace
 TARN_API TARN_MUST_CHECK int tarn_space_list_statistics(struct tarn_space *space,
                                                         tarn_space_statistic_function *visit, void *arg,
                                                         uint64_t deadline_ns);
+
+/**
+ * Drain a memory server, or end that: it gets no chunks any more, and what it has is moved to others, so that it can be closed and nothing
+ * is lost. Copy-on-write regions get other versions with the same contents, and what readers have of earlier ones stays until they refresh
+ * or drop them; all other regions are moved while no client holds them. When it has nothing any more (its row's `used_bytes`) and has been closed,
+ * the master forgets it.
+ *
+ * @param server  its name
+ * @param secret  of memory servers, which not every client knows
+ * @return 0: it has begun, and goes on by itself; -EACCES (another secret); -ENOENT (no such server); -ENOSPC (the others have less free
+ *         memory than this one has in use: nothing was changed); -EINVAL. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_drain(struct tarn_space *space, const char *server,
+                                              const void *secret, uint32_t secret_bytes, bool is_draining,
+                                              uint64_t deadline_ns);
 
 /* ---- local memory ------------------------------------------------------------------------------- */
 
@@ -381,6 +407,7 @@ struct tarn_space_op {
     uint32_t words_left;        /* version words whose READs are to be posted when all bytes have been read */
     uint64_t bytes;             /* of all vectors */
     uint32_t pieces;            /* operations of the fabric that are posted for it */
+    uint32_t copy;              /* of a WRITE: the copy to which the next part goes */
     struct tarn_space_op *next; /* in the list of those that have more to post */
 };
 

@@ -43,6 +43,7 @@ struct master_server *master_server_make(struct space_master *master, uint32_t n
     server->number = number;
     server->slot = slot;
     server->chunk_count = chunk_count;
+    server->given_up_ns = task_now() + MASTER_GIVE_UP * master->lease_ns;
     task_semaphore_init(&server->work, 0);
     master->servers[slot] = server;
     master->slots = base_max(master->slots, slot + 1);
@@ -85,13 +86,24 @@ void master_chunk_place(struct space_master *master, struct master_server *serve
         return;
     if (at->space_number == 0) {
         push_chunk(server, &server->free, chunk);
-    } else if (space == NULL || space->is_deleted) {
+    } else if (space == NULL || space->is_deleted || server->is_draining) {
         at->is_leaving = true;
         server->leaving++;
     } else {
         push_chunk(server, &space->spare[server->slot], chunk);
         space->spare_count++;
     }
+}
+
+void master_take_spare(struct space_master *master, struct master_server *server)
+{
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        struct master_space *space = master->spaces.items[i];
+        space->owed += space->spare[server->slot].count;
+    }
+    if (server->is_live)
+        master_server_sort(master, server);
+    master_poke_servers(master);
 }
 
 void master_server_unsort(struct space_master *master, struct master_server *server)
@@ -135,12 +147,26 @@ struct assignment {
     uint32_t chunks[ASSIGN_MAX];
 };
 
-static uint64_t count_free(const struct space_master *master, bool with_leaving)
+/* Whether a server may get chunks. */
+static bool is_usable(const struct master_server *server)
+{
+    return server != NULL && server->is_live && !server->is_draining;
+}
+
+uint32_t master_count_live(const struct space_master *master)
+{
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < master->slots; slot++)
+        count += is_usable(master->servers[slot]);
+    return count;
+}
+
+uint64_t master_count_free(const struct space_master *master, bool with_leaving)
 {
     uint64_t count = 0;
     for (uint32_t slot = 0; slot < master->slots; slot++) {
         const struct master_server *server = master->servers[slot];
-        if (server != NULL && server->is_live)
+        if (is_usable(server))
             count += server->free.count + (with_leaving ? server->leaving : 0);
     }
     return count;
@@ -174,8 +200,8 @@ int master_await_more(const struct space_master *master, uint64_t deadline_ns)
 static int await_free(struct space_master *master, uint64_t count, uint64_t deadline_ns)
 {
     int error = 0;
-    while (error == 0 && count_free(master, false) < count) {
-        if (count_free(master, true) < count || master->failed != 0)
+    while (error == 0 && master_count_free(master, false) < count) {
+        if (master_count_free(master, true) < count || master->failed != 0)
             error = master_await_more(master, deadline_ns);
         else
             error = master_await_moment(deadline_ns);
@@ -183,13 +209,25 @@ static int await_free(struct space_master *master, uint64_t count, uint64_t dead
     return error;
 }
 
-/* Choose the next server in turn that has free chunks. @return NULL: none has */
-static struct master_server *next_with_free(struct space_master *master)
+/* Whether a server has a copy of the same chunk as a place. @param region  NULL: none has */
+static bool has_copy(const struct master_region *region, uint32_t place, const struct master_server *server)
+{
+    const uint32_t first = region == NULL ? 0 : place - place % region->copies;
+    for (uint32_t i = 0; region != NULL && i < region->copies; i++) {
+        if (master_place_server(region->places[first + i]) == server->number)
+            return true;
+    }
+    return false;
+}
+
+/* Choose the next server in turn that has free chunks. @param region, place  for a copy there; NULL: for any @return NULL: none has */
+static struct master_server *next_with_free(struct space_master *master, const struct master_region *region,
+                                            uint32_t place)
 {
     for (uint32_t i = 0; i < master->slots; i++) {
         struct master_server *server = master->servers[master->turn];
         master->turn = (master->turn + 1) % master->slots;
-        if (server != NULL && server->is_live && server->free.count > 0)
+        if (is_usable(server) && server->free.count > 0 && !has_copy(region, place, server))
             return server;
     }
     return NULL;
@@ -199,7 +237,7 @@ static struct master_server *next_with_free(struct space_master *master)
 static void divide(struct space_master *master, uint64_t count, uint32_t *ret_counts)
 {
     for (uint64_t i = 0; i < count; i++) {
-        struct master_server *server = next_with_free(master);
+        struct master_server *server = next_with_free(master, NULL, 0);
         base_assert(server != NULL);
         server->free.count--; /* until all are divided */
         ret_counts[server->slot]++;
@@ -305,16 +343,30 @@ int master_reserve(struct space_master *master, struct master_space *space, uint
     return error == -ETIMEDOUT ? -EINPROGRESS : error;
 }
 
+int master_reserve_place(struct space_master *master, struct master_region *region, uint32_t place,
+                         uint64_t deadline_ns)
+{
+    struct master_server *server = next_with_free(master, region, place);
+    uint32_t done = 0;
+    int error = server == NULL ? 0 : reserve_at(master, region->space, server, 1, deadline_ns, &done);
+    if (error == 0 && (server == NULL || done == 1))
+        return master_bind_one(master, region, place, server) ? 0 : -ENOSPC;
+    return error == 0 ? -EHOSTUNREACH : error;
+}
+
 /* ---- releasing, binding ------------------------------------------------------------------------- */
 
-/* Choose the next server in turn that has spare chunks of a namespace. @param only  the one to choose; NULL: any */
+/* Choose the next server in turn that has spare chunks of a namespace. @param only  the one to choose; NULL: any @param region, place  as
+ * next_with_free() */
 static struct master_server *next_with_spare(const struct space_master *master, struct master_space *space,
-                                             const struct master_server *only)
+                                             const struct master_server *only,
+                                             const struct master_region *region, uint32_t place)
 {
     for (uint32_t i = 0; i < master->slots; i++) {
         struct master_server *server = master->servers[space->turn % master->slots];
         space->turn = (space->turn + 1) % master->slots;
-        if (server != NULL && (only == NULL || server == only) && space->spare[server->slot].count > 0)
+        if (server != NULL && (only == NULL || server == only) && space->spare[server->slot].count > 0 &&
+            !has_copy(region, place, server))
             return server;
     }
     return NULL;
@@ -331,7 +383,7 @@ int master_release(struct space_master *master, struct master_space *space, uint
     if (count > space->spare_count)
         return -ENOSPC;
     for (uint64_t i = 0; i < count; i++) {
-        struct master_server *server = next_with_spare(master, space, NULL);
+        struct master_server *server = next_with_spare(master, space, NULL, NULL, 0);
         base_assert(server != NULL);
         server->chunks[pop_spare(space, server)].is_leaving = true;
         server->leaving++;
@@ -343,7 +395,7 @@ int master_release(struct space_master *master, struct master_space *space, uint
 bool master_bind_one(const struct space_master *master, struct master_region *region, uint32_t place,
                      const struct master_server *only)
 {
-    struct master_server *server = next_with_spare(master, region->space, only);
+    struct master_server *server = next_with_spare(master, region->space, only, region, place);
     if (server == NULL)
         return false;
     const uint32_t chunk = pop_spare(region->space, server);
@@ -356,13 +408,9 @@ bool master_bind_one(const struct space_master *master, struct master_region *re
 
 int master_bind(struct space_master *master, struct master_region *region, const struct master_server *only)
 {
-    const struct master_space *space = region->space;
-    const uint64_t spare = only == NULL ? space->spare_count : space->spare[only->slot].count;
-    if (spare < region->chunk_count)
-        return -ENOSPC;
-    for (uint32_t i = 0; i < region->chunk_count; i++) {
-        const bool is_bound = master_bind_one(master, region, i, only);
-        base_assert(is_bound);
+    for (uint32_t i = 0; i < region->place_count; i++) {
+        if (!master_bind_one(master, region, i, only))
+            return -ENOSPC;
     }
     return 0;
 }

@@ -9,7 +9,8 @@
 #define PAUSE_NS    (10 * BASE_NS_PER_MS) /* before the master is tried again */
 #define RENEWALS    4                     /* in a lease */
 #define PATIENCE_NS BASE_NS_PER_SECOND    /* the longest that the keeper waits for one answer */
-#define HELLO_BYTES 24                    /* of the answer to HELLO */
+#define HELLO_BYTES 32                    /* of the answer to HELLO */
+#define RENEW_BYTES 16                    /* of the answer to RENEW */
 
 /* ---- calls -------------------------------------------------------------------------------------- */
 
@@ -145,6 +146,15 @@ static int draw_session(struct tarn_space *space)
     return 0;
 }
 
+/* Note the master's view. In another one, regions that were located before say nothing of being current. The caller has the
+ * lock. */
+static void note_view(struct tarn_space *space, uint64_t view)
+{
+    if (view != space->told_view)
+        atomic_fetch_add(&space->view, 1);
+    space->told_view = view;
+}
+
 /* Begin the session at the master. @param ret_is_new  whether the master did not know it */
 static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline_ns, bool *ret_is_new)
 {
@@ -158,7 +168,7 @@ static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline
     struct space_cursor cursor = space_cursor_from(result, sizeof(result));
     (void)space_take(&cursor, 8); /* epoch */
     const uint64_t chunk_bytes = space_take(&cursor, 8), lease_ms = space_take(&cursor, 4);
-    const uint64_t is_new = space_take(&cursor, 4);
+    const uint64_t is_new = space_take(&cursor, 4), view = space_take(&cursor, 8);
     if (!base_is_power_of_two(chunk_bytes) || lease_ms == 0 || is_new > 1 ||
         (space->chunk_bytes != 0 && chunk_bytes != space->chunk_bytes))
         return -EPROTO;
@@ -167,6 +177,7 @@ static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline
     base_spin_lock(&space->lock);
     space->lease_ns = lease_ms * BASE_NS_PER_MS;
     space->next_held_until_ns = begin_ns + space->lease_ns;
+    note_view(space, view);
     base_spin_unlock(&space->lock);
     *ret_is_new = is_new == 1;
     return 0;
@@ -371,9 +382,11 @@ int client_await_lease(struct tarn_space *space, uint64_t deadline_ns)
 /* Renew the lease. @return when to look again */
 static uint64_t renew_lease(struct tarn_space *space, struct client_master *master)
 {
-    uint8_t request[SPACE_SESSION_BYTES], result[8];
+    uint8_t request[SPACE_SESSION_BYTES + 8], result[RENEW_BYTES];
     base_spin_lock(&space->lock);
-    memcpy(request, space->session, sizeof(request));
+    memcpy(request, space->session, SPACE_SESSION_BYTES);
+    base_store_le64(request + SPACE_SESSION_BYTES, space->told_view);
+    const uint64_t view = space->told_view;
     const uint64_t lease_ns = space->lease_ns;
     base_spin_unlock(&space->lock);
     const uint64_t begin_ns = task_now(), deadline_ns = begin_ns + base_min(lease_ns / RENEWALS, PATIENCE_NS);
@@ -384,15 +397,18 @@ static uint64_t renew_lease(struct tarn_space *space, struct client_master *mast
     if (is_connected)
         error = tarn_rpc_call(master->rpc, &call);
     base_spin_lock(&space->lock);
-    const bool is_same =
-        memcmp(request, space->session, sizeof(request)) == 0 && atomic_load(&space->state) == CLIENT_KNOWN;
-    if (is_same && error == 0)
+    const bool is_same = memcmp(request, space->session, SPACE_SESSION_BYTES) == 0 &&
+                         atomic_load(&space->state) == CLIENT_KNOWN;
+    if (is_same && error == 0) {
+        note_view(space, base_load_le64(result + 8));
         atomic_store(&space->held_until_ns, begin_ns + lease_ns);
-    else if (is_same && is_connected && error == -ENOENT)
+    } else if (is_same && is_connected && error == -ENOENT)
         atomic_store(&space->state, CLIENT_UNKNOWN);
     base_spin_unlock(&space->lock);
     if (is_connected && error != 0 && error != -ENOENT)
         leave_master(master); /* it does not lead, or stands still */
+    if (error == 0 && base_load_le64(result + 8) != view)
+        return task_now(); /* the master waits to hear that it is known */
     return error == 0 ? begin_ns + lease_ns / RENEWALS : task_now() + PAUSE_NS;
 }
 

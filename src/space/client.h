@@ -34,6 +34,7 @@ struct client_piece {
     struct tarn_fabric_op op;
     struct iovec iov[TARN_FABRIC_IOV_MAX];
     struct tarn_space_op *owner;
+    uint32_t target; /* which of its region's it is for */
     struct client_link *over;
     struct tarn_fabric_handle words; /* where it reads a version word: of that … */
     uint64_t word;                   /* … and what it was */
@@ -60,6 +61,8 @@ struct tarn_space {
     uint8_t session[SPACE_SESSION_BYTES];
     uint64_t lease_ns;
     uint64_t next_held_until_ns;    /* the end of the lease of a session that is being begun */
+    uint64_t told_view;             /* the master's view, as it has told it last */
+    _Atomic uint64_t view;          /* counts how often that has changed */
     _Atomic uint64_t held_until_ns; /* the end of the lease by this clock; 0: it has ended */
     _Atomic enum client_state state;
 
@@ -97,6 +100,7 @@ struct client_target {
     struct tarn_fabric_handle handle;
     uint64_t words_key; /* of its server's version words, if its region is copy-on-write; 0: not known */
     uint32_t chunk;     /* number at its server, by which its word is found */
+    bool is_lost;       /* a WRITE of a draft has failed there, so that it is no copy of the others */
 };
 
 /* Local memory for a region. */
@@ -112,15 +116,19 @@ struct tarn_space_region {
     enum tarn_space_class memory_class;
     uint64_t address; /* of its first byte, which may lie within a region of the master's */
     uint64_t bytes;
-    uint64_t skipped;      /* bytes of its first chunk that lie before it */
-    uint32_t first_chunk;  /* number of its first chunk in the master's region */
-    uint32_t target_count; /* chunks */
-    struct client_target *targets;
-    struct client_memory *memory; /* NULL: it is not mapped */
-    _Atomic int error;            /* -ESTALE: it is gone */
-    bool is_in_doubt;             /* what was written in this session may still arrive */
-    bool reaches_end;             /* it has the last byte of the master's region */
-    bool is_versioned;            /* it is a version of a copy-on-write region, or a draft */
+    uint64_t view;        /* the space's when it was asked where the chunks are */
+    uint64_t skipped;     /* bytes of its first chunk that lie before it */
+    uint32_t first_chunk; /* number of its first chunk in the master's region */
+    uint32_t chunk_count;
+    uint32_t copies;               /* of each chunk */
+    uint32_t target_count;         /* of all copies */
+    struct client_target *targets; /* of each chunk: of its copies, one after the other */
+    struct client_memory *memory;  /* NULL: it is not mapped */
+    _Atomic int error;             /* -ESTALE: it is gone */
+    bool is_in_doubt;              /* what was written in this session may still arrive */
+    bool is_broken;                /* a WRITE has failed, and no copy has got it */
+    bool reaches_end;              /* it has the last byte of the master's region */
+    bool is_versioned;             /* it is a version of a copy-on-write region, or a draft */
     bool is_draft;
     bool is_outdated; /* a READ has found that a chunk was replaced */
 };
@@ -179,8 +187,20 @@ base_must_check int client_await_lease(struct tarn_space *space, uint64_t deadli
 /** Read where the chunks of a region are. @return 0; errors of the master's. Yields. */
 base_must_check int client_locate(struct tarn_space_region *region, uint64_t deadline_ns);
 
-/** Connect with the server of one of a region's chunks. @return 0; -EHOSTUNREACH; -ENODATA; -ETIMEDOUT. Yields. */
-base_must_check int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns);
+/** A copy of a chunk that can be reached now. @return NULL: there is none */
+struct client_target *client_copy(const struct tarn_space_region *region, uint32_t chunk);
+
+/** Give up the copies that a draft has at a server, one of which a WRITE has not reached. @param target  one of them @return false: a chunk
+ * would have none */
+bool client_lose_copies(struct tarn_space_region *region, uint32_t target);
+
+/** Make one attempt to connect with the servers of all copies of a chunk of a draft. Those that are not reached are given up. @return 0;
+ * -EHOSTUNREACH: one is not reached, and has what no other has. Yields. */
+base_must_check int client_reach_copies(struct tarn_space_region *region, uint32_t chunk,
+                                        uint64_t deadline_ns);
+
+/** Connect with the server of a copy of one of a region's chunks. @return 0; -EHOSTUNREACH; -ENODATA; -ETIMEDOUT. Yields. */
+base_must_check int client_reach(struct tarn_space_region *region, uint32_t chunk, uint64_t deadline_ns);
 
 /** Connect with the servers of all chunks of a region. @return as client_reach(). Yields. */
 base_must_check int client_reach_all(struct tarn_space_region *region, uint64_t deadline_ns);

@@ -8,7 +8,7 @@
 
 /* A part of a region that lies in one chunk. */
 struct part {
-    uint32_t target;
+    uint32_t chunk;
     uint64_t offset; /* in the chunk */
     uint64_t bytes;
 };
@@ -20,7 +20,7 @@ static struct part part_at(const struct tarn_space_region *region, uint64_t offs
     const uint64_t at = region->skipped + offset, in_chunk = at & (space->chunk_bytes - 1);
     const uint64_t left = base_min(space->chunk_bytes - in_chunk, TARN_FABRIC_BYTES_MAX);
     return (struct part){
-        .target = (uint32_t)(at >> space->chunk_shift), .offset = in_chunk, .bytes = base_min(bytes, left)};
+        .chunk = (uint32_t)(at >> space->chunk_shift), .offset = in_chunk, .bytes = base_min(bytes, left)};
 }
 
 static bool is_within(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
@@ -59,14 +59,14 @@ static int outcome_of(const struct tarn_space *space, int result)
 
 /* ---- one part, waited for ----------------------------------------------------------------------- */
 
-/* Carry out an operation that lies in one chunk. */
+/* Carry out an operation that lies in one chunk, of which there is one copy. */
 static int run_part(struct tarn_space_region *region, const struct part *part, struct tarn_fabric_op *op,
                     uint64_t deadline_ns)
 {
     struct tarn_space *space = region->of->space;
-    struct client_target *target = &region->targets[part->target];
+    struct client_target *target = &region->targets[part->chunk];
     if (base_unlikely(!client_is_reached(target) || !client_has_session(space))) {
-        int error = client_reach(region, part->target, deadline_ns);
+        int error = client_reach(region, part->chunk, deadline_ns);
         if (error != 0)
             return error;
         if (region->error != 0)
@@ -79,7 +79,8 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
     link->users++;
     int error = fabric_run(link->connection, op, deadline_ns);
     link->users--;
-    region->is_in_doubt = region->is_in_doubt || (error != 0 && op->kind != TARN_FABRIC_READ);
+    if (error != 0 && op->kind != TARN_FABRIC_READ)
+        region->is_in_doubt = region->is_broken = true;
     return outcome_of(space, error);
 }
 
@@ -88,7 +89,50 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
 /* Note what the word of a chunk that was read says. @param word  0: nothing is known */
 static void note_word(struct tarn_space_region *region, uint64_t word)
 {
-    region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number);
+    region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number) ||
+                          region->view != atomic_load(&region->of->space->view);
+}
+
+/* Whether an operation goes to all copies of a chunk. */
+static bool is_for_all(const struct tarn_space_op *op)
+{
+    return op->kind == TARN_FABRIC_WRITE && op->region->copies > 1;
+}
+
+/* The chunks that an operation touches. */
+static uint32_t count_chunks(const struct tarn_space_op *op)
+{
+    return 1 + part_at(op->region, op->offset + op->bytes - 1, 1).chunk -
+           part_at(op->region, op->offset, 1).chunk;
+}
+
+/* Look whether an operation has finished. A READ that has failed at one copy begins again, at others. */
+static void look_at_end(struct tarn_space_op *op)
+{
+    const bool is_over = op->pieces == 0 && op->done_bytes == op->bytes && op->words_left == 0;
+    op->finished = is_over;
+    if (!is_over || op->result != -EHOSTUNREACH || op->kind != TARN_FABRIC_READ ||
+        ++op->copy >= op->region->copies)
+        return;
+    op->result = 0;
+    op->done_bytes = 0;
+    op->words_left = client_looks_at_words(op->region) ? count_chunks(op) : 0;
+    op->finished = false;
+}
+
+/* Note that a piece has failed. */
+static void note_failure(struct tarn_space_op *op, const struct client_piece *piece, int result)
+{
+    if (op->kind != TARN_FABRIC_READ)
+        op->region->is_in_doubt = true;
+    if (is_for_all(op) && result != -ESTALE && client_lose_copies(op->region, piece->target))
+        return; /* the other copies have it, or will */
+    if (op->kind != TARN_FABRIC_READ)
+        op->region->is_broken = true;
+    op->done_bytes = op->bytes; /* nothing more is posted */
+    op->words_left = 0;
+    if (op->result == 0)
+        op->result = result;
 }
 
 /* Note the end of a piece, and free it. */
@@ -102,15 +146,10 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
         op->before = piece->op.before;
         op->has_run = piece->op.result == 0;
     }
-    if (result != 0) {
-        op->region->is_in_doubt = op->region->is_in_doubt || op->kind != TARN_FABRIC_READ;
-        op->done_bytes = op->bytes; /* nothing more is posted */
-        op->words_left = 0;
-        if (op->result == 0)
-            op->result = result;
-    }
+    if (result != 0)
+        note_failure(op, piece, result);
     op->pieces--;
-    op->finished = op->pieces == 0 && op->done_bytes == op->bytes && op->words_left == 0;
+    look_at_end(op);
     piece->over->users--;
     base_list_remove(&piece->link);
     base_list_push_back(&space->free_pieces, &piece->link);
@@ -153,17 +192,18 @@ static void end_op(struct tarn_space_op *op, int result)
     op->result = op->result == 0 ? result : op->result;
     op->done_bytes = op->bytes;
     op->words_left = 0;
-    op->finished = op->pieces == 0;
+    look_at_end(op);
 }
 
-/* Take a piece for a part of an operation, over a connection. */
+/* Take a piece for a part of an operation, at a copy. */
 static struct client_piece *begin_piece(struct tarn_space *space, struct tarn_space_op *op,
-                                        struct client_link *link)
+                                        const struct client_target *target)
 {
     struct client_piece *piece =
         base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
     piece->owner = op;
-    piece->over = link;
+    piece->over = target->link;
+    piece->target = (uint32_t)(target - op->region->targets);
     piece->is_awaited = piece->is_of_word = false;
     return piece;
 }
@@ -180,10 +220,10 @@ static void post_piece(struct tarn_space *space, struct client_piece *piece)
 static void post_words(struct tarn_space *space, struct tarn_space_op *op)
 {
     const struct tarn_space_region *region = op->region;
-    const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).target;
+    const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).chunk;
     while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
-        const struct client_target *target = &region->targets[last + 1 - op->words_left];
-        if (!client_is_up(target->link) || !client_has_session(space) || region->error != 0) {
+        const struct client_target *target = client_copy(region, last + 1 - op->words_left);
+        if (target == NULL || !client_has_session(space) || region->error != 0) {
             const bool is_stale = region->error != 0 || !client_has_session(space);
             end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
             return;
@@ -193,7 +233,7 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
             op->words_left--;
             continue;
         }
-        struct client_piece *piece = begin_piece(space, op, target->link);
+        struct client_piece *piece = begin_piece(space, op, target);
         const uint64_t offset = target->chunk * sizeof(piece->word);
         piece->is_of_word = true;
         piece->iov[0] = (struct iovec){.iov_base = &piece->word, .iov_len = sizeof(piece->word)};
@@ -210,7 +250,25 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
         op->words_left--;
         post_piece(space, piece);
     }
-    op->finished = op->pieces == 0 && op->words_left == 0;
+    look_at_end(op);
+}
+
+/* Choose where the next part of an operation goes. @return NULL: that is not reached now */
+static const struct client_target *next_target(const struct tarn_space_op *op, uint32_t chunk)
+{
+    if (!is_for_all(op))
+        return client_copy(op->region, chunk);
+    const struct client_target *target = &op->region->targets[chunk * op->region->copies + op->copy];
+    return target->is_lost || client_is_reached(target) ? target : NULL;
+}
+
+/* Note that a part has been posted: to one of the copies that it is for. */
+static void pass_part(struct tarn_space_op *op, uint64_t bytes)
+{
+    if (is_for_all(op) && ++op->copy < op->region->copies)
+        return;
+    op->done_bytes += bytes;
+    op->copy = is_for_all(op) ? 0 : op->copy;
 }
 
 /* Post as much of an operation as can be now. */
@@ -218,14 +276,18 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
 {
     while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
-        struct client_target *target = &op->region->targets[part.target];
+        const struct client_target *target = next_target(op, part.chunk);
         if (op->region->error != 0) { /* it was gone when the session was begun again meanwhile */
             end_op(op, op->region->error);
             return;
         }
-        if (!client_is_reached(target) || !client_has_session(space))
+        if (target == NULL || !client_has_session(space))
             return;
-        struct client_piece *piece = begin_piece(space, op, target->link);
+        if (target->is_lost) {
+            pass_part(op, part.bytes);
+            continue;
+        }
+        struct client_piece *piece = begin_piece(space, op, target);
         piece->op = (struct tarn_fabric_op){.kind = op->kind,
                                             .tag = CLIENT_TAG,
                                             .handle = &target->handle,
@@ -236,7 +298,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
             piece->op.iov = piece->iov;
             piece->op.iov_count = cut_vectors(op, op->done_bytes, part.bytes, piece->iov);
         }
-        op->done_bytes += part.bytes;
+        pass_part(op, part.bytes);
         post_piece(space, piece);
     }
     if (op->words_left > 0 && op->done_bytes == op->bytes && op->pieces == 0)
@@ -249,7 +311,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
 static int begin_op(struct tarn_space_op *op)
 {
     op->before = op->done_bytes = op->bytes = 0;
-    op->pieces = op->words_left = 0;
+    op->pieces = op->words_left = op->copy = 0;
     op->result = 0;
     op->finished = op->has_run = false;
     if (op->region->error != 0)
@@ -271,8 +333,7 @@ static int begin_op(struct tarn_space_op *op)
     if (!is_within(op->region, op->offset, op->bytes))
         return -EINVAL;
     if (op->bytes > 0 && client_looks_at_words(op->region))
-        op->words_left = 1 + part_at(op->region, op->offset + op->bytes - 1, 1).target -
-                         part_at(op->region, op->offset, 1).target;
+        op->words_left = count_chunks(op);
     return 0;
 }
 
@@ -323,7 +384,9 @@ static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint6
         if (base_list_empty(&space->free_pieces))
             piece = find_piece(space, NULL);
         else
-            error = client_reach(op->region, part.target, deadline_ns);
+            error = client_reach(op->region, part.chunk, deadline_ns);
+        if (error == 0 && piece == NULL && is_for_all(op))
+            error = client_reach_copies(op->region, part.chunk, deadline_ns);
     }
     if (piece != NULL)
         await_piece(space, piece, deadline_ns);
@@ -413,7 +476,7 @@ static int move_bytes(struct tarn_space_region *region, enum tarn_fabric_op_kind
     if (region->error != 0)
         return region->error;
     const struct part part = part_at(region, offset, bytes);
-    if (part.bytes == bytes && !client_looks_at_words(region)) {
+    if (part.bytes == bytes && !client_looks_at_words(region) && region->copies == 1) {
         struct tarn_fabric_op op = {.kind = kind, .iov = &iov, .iov_count = 1};
         return run_part(region, &part, &op, deadline_ns);
     }

@@ -26,13 +26,31 @@ int tarn_space_begin(struct tarn_space_region *region, uint64_t offset, uint64_t
                                             : error; /* it was gone when the session was begun again */
 }
 
+/* Append the servers at which WRITEs of a draft have failed. */
+static void put_lost(struct space_cursor *end, const struct tarn_space_region *draft)
+{
+    uint8_t *count = end->at;
+    space_put(end, 0, 4);
+    base_list_for_each(at, &draft->of->links) {
+        const struct client_link *link = base_container_of(at, struct client_link, link);
+        bool is_lost = false;
+        for (uint32_t i = 0; i < draft->target_count; i++)
+            is_lost = is_lost || (draft->targets[i].link == link && draft->targets[i].is_lost);
+        if (!is_lost)
+            continue;
+        space_put(end, link->server, 4);
+        base_store_le32(count, base_load_le32(count) + 1);
+    }
+}
+
 int tarn_space_publish(struct tarn_space_region *draft, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
-    const struct space_cursor end = client_begin_of(request, draft->of, draft->number);
+    struct space_cursor end = client_begin_of(request, draft->of, draft->number);
     if (!draft->is_draft)
         return -EINVAL;
-    if (draft->is_in_doubt)
+    put_lost(&end, draft);
+    if (draft->is_broken || end.is_wrong)
         return -EIO;
     if (draft->error != 0)
         return draft->error;
@@ -48,12 +66,16 @@ static void exchange_versions(struct tarn_space_region *region, struct tarn_spac
     const uint32_t number = region->number;
     struct client_target *targets = region->targets;
     const int error = region->error;
+    const bool is_in_doubt = region->is_in_doubt;
     region->number = other->number;
     region->targets = other->targets;
     region->error = atomic_load(&other->error);
     region->is_outdated = other->is_outdated;
+    region->is_in_doubt = other->is_in_doubt;
+    region->view = other->view;
     other->number = number;
     other->targets = targets;
+    other->is_in_doubt = is_in_doubt;
     other->error = error;
 }
 

@@ -30,16 +30,15 @@ static struct client_link *link_of(struct tarn_space_namespace *of, uint32_t ser
 static int note_places(struct tarn_space_region *region, uint32_t first, struct space_cursor *cursor,
                        uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct client_target *target = &region->targets[first + i];
+    for (uint32_t i = 0; i < count * region->copies; i++) {
+        struct client_target *target = &region->targets[first * region->copies + i];
         struct space_place place;
         space_take_place(cursor, &place);
         target->words_key = region->is_versioned ? space_take(cursor, 8) : 0;
         target->chunk = place.chunk;
-        struct client_link *link = link_of(region->of, place.server);
-        if (link == NULL)
+        target->link = place.server == 0 ? NULL : link_of(region->of, place.server);
+        if (target->link == NULL && place.server != 0)
             return -ENOMEM;
-        target->link = link;
         target->handle = (struct tarn_fabric_handle){.domain = place.domain,
                                                      .key = place.key,
                                                      .bytes = region->of->space->chunk_bytes,
@@ -53,15 +52,16 @@ int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
     struct base_account *account = &region->of->space->node->memory;
     uint8_t request[SPACE_REQUEST_MAX], *result = base_alloc(account, SPACE_RESULT_MAX);
     int error = result == NULL ? -ENOMEM : 0;
-    for (uint32_t done = 0; done < region->target_count && error == 0;) {
+    region->view = atomic_load(&region->of->space->view);
+    for (uint32_t done = 0; done < region->chunk_count && error == 0;) {
         struct space_cursor end = client_begin_of(request, region->of, region->number);
         uint32_t bytes = 0;
         space_put(&end, region->first_chunk + done, 4);
         space_put(&end, 0, 4);
         error = client_ask(region->of->space, SPACE_PLACES, request, &end, result, SPACE_RESULT_MAX,
                            deadline_ns, &bytes);
-        const uint32_t count =
-            base_min(bytes / space_place_bytes(region->is_versioned), region->target_count - done);
+        const uint32_t count = base_min(bytes / (space_place_bytes(region->is_versioned) * region->copies),
+                                        region->chunk_count - done);
         struct space_cursor cursor = space_cursor_from(result, bytes);
         if (error == 0)
             error = count == 0 ? -EPROTO : note_places(region, done, &cursor, count);
@@ -174,18 +174,85 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
     return error;
 }
 
-/* Make one attempt to have a chunk's handle, and a connection with its server. */
-static int try_target(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
+/* Make one attempt to have the handle of a copy, and a connection with its server. */
+static int try_target(struct tarn_space_region *region, const struct client_target *target,
+                      uint64_t deadline_ns)
 {
     int error = 0;
-    if (region->targets[target].link == NULL || region->targets[target].handle.key == 0)
+    if (target->is_lost)
+        return -EHOSTUNREACH;
+    if (target->link == NULL || target->handle.key == 0)
         error = client_locate(region, deadline_ns);
-    if (error == 0) /* also where there is no handle, to learn whether the server is lost for good */
-        error = try_link(region->targets[target].link, deadline_ns);
-    return error == 0 && region->targets[target].handle.key == 0 ? -EHOSTUNREACH : error;
+    if (error == 0 && target->link == NULL)
+        return -ENODATA; /* there is no such copy */
+    if (error == 0)      /* also where there is no handle, to learn whether the server is lost for good */
+        error = try_link(target->link, deadline_ns);
+    return error == 0 && target->handle.key == 0 ? -EHOSTUNREACH : error;
 }
 
-int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
+/* Make one attempt to reach a copy of a chunk. @return of the copies that were not reached one that may be, if there is any */
+static int try_copies(struct tarn_space_region *region, uint32_t chunk, uint64_t deadline_ns)
+{
+    int first = 0;
+    for (uint32_t copy = 0; copy < region->copies; copy++) {
+        const struct client_target *target = &region->targets[chunk * region->copies + copy];
+        const int error = try_target(region, target, deadline_ns);
+        if (error == 0)
+            return 0;
+        first = first == 0 || first == -ENODATA ? error : first;
+    }
+    return first;
+}
+
+struct client_target *client_copy(const struct tarn_space_region *region, uint32_t chunk)
+{
+    for (uint32_t copy = 0; copy < region->copies; copy++) {
+        struct client_target *target =
+            &region->targets[chunk * region->copies + (chunk + copy) % region->copies];
+        if (!target->is_lost && client_is_reached(target))
+            return target;
+    }
+    return NULL;
+}
+
+/* Whether a chunk has a copy at another server than one. */
+static bool has_other(const struct tarn_space_region *region, uint32_t chunk, const struct client_link *link)
+{
+    for (uint32_t copy = 0; copy < region->copies; copy++) {
+        const struct client_target *target = &region->targets[chunk * region->copies + copy];
+        if (target->link != NULL && target->link != link && !target->is_lost)
+            return true;
+    }
+    return false;
+}
+
+bool client_lose_copies(struct tarn_space_region *region, uint32_t target)
+{
+    const struct client_link *link = region->targets[target].link;
+    for (uint32_t i = 0; i < region->target_count; i++) {
+        if (region->targets[i].link == link && !has_other(region, i / region->copies, link))
+            return false;
+    }
+    for (uint32_t i = 0; i < region->target_count; i++)
+        region->targets[i].is_lost = region->targets[i].is_lost || region->targets[i].link == link;
+    return true;
+}
+
+int client_reach_copies(struct tarn_space_region *region, uint32_t chunk, uint64_t deadline_ns)
+{
+    for (uint32_t copy = 0; copy < region->copies; copy++) {
+        const uint32_t i = chunk * region->copies + copy;
+        struct client_target *target = &region->targets[i];
+        if (target->is_lost || client_is_reached(target) || try_target(region, target, deadline_ns) == 0)
+            continue;
+        if (target->link != NULL && !client_lose_copies(region, i))
+            return -EHOSTUNREACH;
+        target->is_lost = true;
+    }
+    return 0;
+}
+
+int client_reach(struct tarn_space_region *region, uint32_t chunk, uint64_t deadline_ns)
 {
     struct tarn_space *space = region->of->space;
     for (;;) {
@@ -194,7 +261,7 @@ int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t dea
             error = region->error;
         if (error != 0)
             return error;
-        error = try_target(region, target, deadline_ns);
+        error = try_copies(region, chunk, deadline_ns);
         if (error == 0 || !may_come(error))
             return error;
         if (task_now() >= deadline_ns)
@@ -207,8 +274,8 @@ int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t dea
 int client_reach_all(struct tarn_space_region *region, uint64_t deadline_ns)
 {
     int error = 0;
-    for (uint32_t i = 0; i < region->target_count && error == 0; i++) {
-        if (!client_is_reached(&region->targets[i]))
+    for (uint32_t i = 0; i < region->chunk_count && error == 0; i++) {
+        if (client_copy(region, i) == NULL)
             error = client_reach(region, i, deadline_ns);
     }
     return error;

@@ -1,6 +1,7 @@
 /* What there is in a space, as the master lists it: memory servers, namespaces, regions of a namespace, and its own numbers. */
 #include "space/client.h"
 #include <errno.h>
+#include <string.h>
 
 /* A listing under way. */
 struct listing {
@@ -47,6 +48,8 @@ static int show_server(struct listing *listing, struct space_cursor *cursor)
     row.bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.free_bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.is_there = space_take(cursor, 1) != 0;
+    row.is_draining = space_take(cursor, 1) != 0;
+    row.used_bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.dirty_bytes = space_take(cursor, 4) * listing->chunk_bytes;
     row.connections = (uint32_t)space_take(cursor, 4);
     row.refused = space_take(cursor, 8);
@@ -78,6 +81,7 @@ static int show_region(struct listing *listing, struct space_cursor *cursor)
                                               .bytes = region.bytes,
                                               .number = region.number,
                                               .holders = holders,
+                                              .copies = region.copies,
                                               .memory_class = (enum tarn_space_class)region.memory_class};
     return cursor->is_wrong || number.is_wrong || region.memory_class > TARN_SPACE_WORDS
                ? -EPROTO
@@ -157,6 +161,22 @@ int tarn_space_list_regions(struct tarn_space_namespace *of, tarn_space_region_f
 {
     struct listing listing = {.kind = SPACE_REGIONS, .visit.region = visit, .arg = arg};
     return show_all(of->space, &listing, of->number, deadline_ns);
+}
+
+int tarn_space_drain(struct tarn_space *space, const char *server, const void *secret, uint32_t secret_bytes,
+                     bool is_draining, uint64_t deadline_ns)
+{
+    uint8_t request[SPACE_REQUEST_MAX];
+    struct space_cursor end = client_begin(request);
+    if (!base_name_is_good(server, strlen(server)) || secret_bytes > TARN_SPACE_SECRET_MAX)
+        return -EINVAL;
+    space_put(&end, secret_bytes, 2);
+    space_put(&end, strlen(server), 2);
+    space_put(&end, is_draining, 1);
+    space_put(&end, 0, 3);
+    space_put_bytes(&end, secret, secret_bytes);
+    space_put_bytes(&end, server, strlen(server));
+    return client_ask(space, SPACE_DRAIN, request, &end, NULL, 0, deadline_ns, NULL);
 }
 
 int tarn_space_list_statistics(struct tarn_space *space, tarn_space_statistic_function *visit, void *arg,

@@ -39,6 +39,7 @@ static void forget_all(struct space_master *master)
     master_list_free(account, &master->sessions);
     master->slots = master->turn = 0;
     master->expiries = master->old_expiry = 0;
+    master->view = master->lost_view = 0;
 }
 
 void master_leave(struct space_master *master, uint32_t *count)
@@ -104,6 +105,7 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
     if (error != 0)
         return error;
     master->failed = 0;
+    master->must_mend = true;
     master->grace_end_ns = is_new ? 0 : task_now() + master_lease_ns(master);
     master->patience_end_ns = task_now() + PATIENCE_LEASES * master->lease_ns;
     master->term = epoch;
@@ -116,6 +118,8 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
         error = master_store(master, &master->orphans);
     if (error == 0)
         error = start_task(master, tasks, "space-reap", master_reap_task);
+    if (error == 0)
+        error = start_task(master, tasks, "space-mend", master_mend_task);
     if (error == 0)
         base_info(&master->node->log, "a space's master leads",
                   "epoch=%" PRIu64 " namespaces=%" PRIu32 " regions=%" PRIu64 " chunk_bytes=%" PRIu64, epoch,
@@ -243,6 +247,7 @@ int space_master_open(struct tarn_node *node, const struct space_master_options 
     base_list_init(&master->sets);
     task_semaphore_init(&master->sets_wait, 0);
     task_semaphore_init(&master->reap, 0);
+    task_semaphore_init(&master->mend, 0);
     task_group_init(&master->group);
     int error = join_cluster(master);
     if (error == 0)

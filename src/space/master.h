@@ -10,6 +10,13 @@
 #define MASTER_SALT_BYTES 16
 #define MASTER_HASH_BYTES 32
 
+/* A place of a region: number of the server, and of the chunk there; 0: there is none. This bit says that what the chunk holds is not
+ * the region's: its writer could not write it, and may still do so. */
+#define MASTER_NO_COPY (UINT64_C(1) << 63)
+
+#define MASTER_GIVE_UP                                                                                       \
+    6 /* after so many leases without a memory server copies of what it has are made elsewhere */
+
 #define MASTER_UNFENCED_MAX 1024 /* namespaces in which a memory server may have peers that are not fenced */
 
 /* A growing array of pointers. All zero is empty. */
@@ -65,8 +72,11 @@ struct master_server {
     uint32_t leaving;          /* chunks that are to be unassigned */
     bool
         is_live; /* it is attended, its chunks are known, and it has been asked to fence all that have ended */
+    bool is_draining; /* it gets no chunks, and those that it has are moved to others */
     bool must_report; /* what became of an order is not known: its attendant ends the connection */
     bool is_marked;   /* its version words agree with the master's tables */
+    uint64_t
+        distrust; /* the view in which clients do not believe its version words; 0: it has marked all since it came */
     struct tarn_rpc_connection *connection; /* over which the master calls it; NULL: it is not attended */
     struct tarn_rpc_connection *reporting;  /* over which it is telling its chunks; NULL: it is not */
     uint32_t calls;                         /* calls of the master over `connection` that are under way */
@@ -74,6 +84,8 @@ struct master_server {
     uint32_t unfenced_count; /* namespaces in which peers of those sessions could still write then */
     uint32_t unfenced[MASTER_UNFENCED_MAX]; /* their numbers */
     struct task_semaphore work;             /* posted when its attendant has something to do */
+    uint64_t
+        given_up_ns; /* while it is not attended: from then on copies of what it has are made elsewhere */
 
     /* as it has told last */
     uint32_t dirty_count;   /* chunks that are to be zeroed */
@@ -97,6 +109,8 @@ struct master_space {
     uint64_t
         words_keys[SPACE_SERVERS_MAX]; /* by server: of its version words; 0: not known, or there are none */
     uint64_t spare_count;
+    int64_t
+        owed; /* chunks that servers which are drained have taken from it, less those that were reserved instead */
     uint32_t turn; /* slot of the server whose turn it is */
 };
 
@@ -110,6 +124,8 @@ struct master_region {
     bool is_versioned;           /* a version of a copy-on-write region, or a draft */
     bool is_draft;               /* it was not published, and only its writer's session holds it */
     bool is_publishing;          /* its draft is taking its place */
+    bool is_mending;             /* a draft by which the master replaces chunks */
+    bool is_moving;              /* its chunks are being moved: nobody may take hold of it */
     struct master_region *draft; /* that may take its place; NULL: none */
     struct master_region *base;  /* of a draft that may be published: the version whose place it takes */
     uint64_t lease_end_ns;       /* of a draft */
@@ -118,7 +134,9 @@ struct master_region {
     uint64_t bytes;
     uint32_t holds; /* sessions that hold it */
     uint32_t chunk_count;
-    uint64_t *places; /* of each chunk: number of its server, and its place there */
+    uint32_t copies;      /* of each chunk, on different servers */
+    uint32_t place_count; /* of all copies */
+    uint64_t *places;     /* of each chunk: of its copies, one after the other */
 };
 
 struct master_session {
@@ -126,6 +144,7 @@ struct master_session {
     uint64_t heard_ns; /* when it was last heard of */
     uint64_t expiry;   /* the master's `expiries` when it expired; 0: it is live */
     uint32_t users;    /* methods that have it */
+    uint64_t view;     /* the master's, as its client has last said it knows it */
     bool
         is_resuming; /* it may have operations under way, and has not told all that it holds: it is fenced as if it was not there */
     bool has_ended;  /* it is freed when no method has it */
@@ -187,6 +206,8 @@ struct space_master {
     uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
     uint64_t patience_end_ns; /* memory servers that are known are waited for until then */
     uint64_t old_expiry;      /* `expiries` when that was over */
+    uint64_t view;            /* rises when memory servers are not to be believed any more; 0: they are */
+    uint64_t lost_view;       /* the view in which those that are lost for good are not; 0: none is known */
     uint32_t running;         /* methods that run */
     uint32_t tasks;           /* tasks of the term */
     struct task_wait *idle;   /* of the task that waits for one of these to become 0 */
@@ -199,6 +220,8 @@ struct space_master {
     bool is_storing;                 /* sets that have left the list are being stored */
     int failed;                      /* why the term is over; 0: it is not */
     struct task_semaphore over;      /* posted when the term is over */
+    struct task_semaphore mend;      /* posted when chunks may be to be replaced */
+    bool must_mend;                  /* regions may lack copies */
     struct task_semaphore reap;      /* posted when there is something to be given back */
     _Atomic uint64_t counts[MASTER_COUNTS];
     struct master_tally tally;
@@ -211,6 +234,17 @@ void master_leave(struct space_master *master, uint32_t *count);
 static inline uint64_t master_lease_ns(const struct space_master *master)
 {
     return master->lease_ns + master->lease_ns / 100;
+}
+
+/** The number of the server of a place, and that of the chunk there. */
+static inline uint32_t master_place_server(uint64_t place)
+{
+    return (uint32_t)place;
+}
+
+static inline uint32_t master_place_chunk(uint64_t place)
+{
+    return (uint32_t)((place & ~MASTER_NO_COPY) >> 32);
 }
 
 /** Whether the master may answer: it leads, and no other one can do so yet. */
@@ -306,15 +340,25 @@ struct master_region *master_region_named(const struct master_space *space, cons
 /** A namespace's region that has all of some addresses, is stored and not freed. @param bytes  0: one @return NULL: there is none */
 struct master_region *master_region_at(const struct master_space *space, uint64_t address, uint64_t bytes);
 
-/** Make a region without chunks that nobody sees yet. @return NULL: no memory */
+/** Make a region without chunks that nobody sees yet. @param chunk_count, copies  how many it is to have @return NULL: no memory */
 struct master_region *master_region_make(struct space_master *master, struct master_space *space,
-                                         uint32_t number, uint32_t chunk_count);
+                                         uint32_t number, uint32_t chunk_count, uint32_t copies);
 
 /** Take a region out, and free it. */
 void master_region_free(struct space_master *master, struct master_region *region);
 
+/** Have a place of a region be one that other regions have, too. */
+void master_place_share(const struct space_master *master, struct master_region *region, uint32_t index,
+                        uint64_t place);
+
+/** Give the chunk of a place back to its namespace, if no other region has it; the region has none there then. */
+void master_place_leave(struct space_master *master, struct master_region *region, uint32_t index);
+
 /** Give the chunks of a region back to its namespace, and forget them. */
 void master_region_take_chunks(struct space_master *master, struct master_region *region);
+
+/** Whether what holds of a namespace is known, and those that are not known hold nothing. */
+bool master_is_settled(const struct space_master *master, const struct master_space *space);
 
 /** The number of regions of all namespaces. */
 uint64_t master_count_regions(const struct space_master *master);
@@ -350,6 +394,9 @@ void master_server_sort(struct space_master *master, struct master_server *serve
 /** Sort the chunks that have waited, if their namespace's peers are fenced now. */
 void master_server_sort_waiting(struct space_master *master, struct master_server *server);
 
+/** Have a server that is drained keep no spare chunk: they leave, and are owed. */
+void master_take_spare(struct space_master *master, struct master_server *server);
+
 /** Take a server out of use: its lists are empty from now on. */
 void master_server_unsort(struct space_master *master, struct master_server *server);
 
@@ -359,6 +406,17 @@ void master_server_unsort(struct space_master *master, struct master_server *ser
  */
 base_must_check int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
                                    uint64_t deadline_ns);
+
+/** Reserve a chunk, and bind it to a place of a region: on a server that is not drained, and that has no copy of the same chunk of
+ * the region. If none of these has a free one, it is a spare one of the namespace. @return 0; -ENOSPC; errors of orders. Yields. */
+base_must_check int master_reserve_place(struct space_master *master, struct master_region *region,
+                                         uint32_t place, uint64_t deadline_ns);
+
+/** The number of chunks that are free, on servers that are not drained. @param with_leaving  with those that are about to be */
+uint64_t master_count_free(const struct space_master *master, bool with_leaving);
+
+/** The number of servers that are live, and not drained. */
+uint32_t master_count_live(const struct space_master *master);
 
 /** Take reserved chunks from a namespace. @param count  of chunks; more than there are: -ENOSPC, and none is taken */
 int master_release(struct space_master *master, struct master_space *space, uint64_t count);
@@ -370,18 +428,19 @@ base_must_check int master_await_moment(uint64_t deadline_ns);
  * deadline has passed; -ECANCELED. Yields. */
 base_must_check int master_await_more(const struct space_master *master, uint64_t deadline_ns);
 
-/** Bind a reserved chunk to a place of a region. @param server  of the chunk; NULL: the next in turn. @return whether there was
- * one */
+/** Bind a reserved chunk to a place of a region, on a server that has no copy of the same chunk. @param server  of the chunk; NULL: the
+ * next in turn. @return whether there was one */
 bool master_bind_one(const struct space_master *master, struct master_region *region, uint32_t place,
                      const struct master_server *server);
 
-/** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC */
+/** Bind reserved chunks to a region. @param server  of all of them; NULL: of all servers in turn. @return 0; -ENOSPC: it may have
+ * some */
 base_must_check int master_bind(struct space_master *master, struct master_region *region,
                                 const struct master_server *server);
 
 /* ---- versions.c: copy-on-write regions ---------------------------------------------------------- */
 
-#define MASTER_VERSIONED_MAX 24576 /* the most chunks of one: two lists of them have room in one multi */
+#define MASTER_VERSIONED_MAX 24576 /* the most places of one: two lists of them have room in one multi */
 
 /** The method BEGIN: README, "Messages", as for the next. @param region  that the session holds @param from  the rest of the
  * request @param ret_draft  nobody holds it yet. Yields. */
@@ -389,9 +448,19 @@ base_must_check int master_begin_version(struct space_master *master, const stru
                                          struct master_region *region, struct space_cursor *from,
                                          uint64_t deadline_ns, struct master_region **ret_draft);
 
-/** The method PUBLISH. @param draft  a region that the session holds. Yields. */
+/** A draft that shares all of its base's chunks. @return NULL: no memory */
+struct master_region *master_draft_make(struct space_master *master, struct master_region *base);
+
+/** Publish a draft. @return 0; the errors of the method. Yields. */
 base_must_check int master_publish(struct space_master *master, struct master_region *draft,
                                    uint64_t deadline_ns);
+
+/** The method PUBLISH. @param draft  a region that the session holds @param from  the rest of the request. Yields. */
+base_must_check int master_publish_version(struct space_master *master, struct master_region *draft,
+                                           struct space_cursor *from, uint64_t deadline_ns);
+
+/** Have clients believe no version word of before: another view begins. @return its number */
+uint64_t master_next_view(struct space_master *master);
 
 /** The version of a copy-on-write region that has its place, when none is being published. @return NULL: it was freed. Yields. */
 struct master_region *master_await_newest(const struct space_master *master, struct master_region *region);
@@ -422,6 +491,12 @@ int master_attend(struct space_master *master, struct tarn_rpc_request *request)
 
 /** The method ADMIT. */
 int master_admit(struct space_master *master, struct tarn_rpc_request *request);
+
+/** Whether a secret is that of memory servers. */
+bool master_knows_secret(const struct space_master *master, const void *secret, size_t bytes);
+
+/** Forget a memory server that is not attended, and free it. @return 0; errors of master_store(). Yields. */
+base_must_check int master_forget(struct space_master *master, struct master_server *server);
 
 /** Call a memory server. @return 0; what it answers; -ENOTCONN: it is not attended. Yields. */
 base_must_check int master_order(struct master_server *server, enum space_order order, const void *data,
@@ -465,6 +540,15 @@ void master_session_try_free(struct space_master *master, struct master_session 
 
 /** Expire sessions, end those that all servers have fenced, give back what nobody holds; until the term is over. A task. */
 void master_reap_task(void *arg);
+
+/* ---- mend.c: chunks are replaced, and servers drained ------------------------------------------- */
+
+/** Make copies of what lies on servers that are drained or gone, elsewhere, and forget those that were drained; until the term is over.
+ * A task. */
+void master_mend_task(void *arg);
+
+/** The method DRAIN, behind the session. Yields. */
+base_must_check int master_drain(struct space_master *master, struct space_cursor *from);
 
 /* ---- methods.c: what clients ask ---------------------------------------------------------------- */
 

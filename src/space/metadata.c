@@ -17,7 +17,8 @@
 #define PART_PLACES   (32U << 10)         /* the most places in one node */
 #define PLACE_BYTES   8
 
-enum { REGION_FREED = 1, REGION_VERSIONED = 2 }; /* flags of a region */
+enum { REGION_FREED = 1, REGION_VERSIONED = 2, REGION_COPIES_SHIFT = 4 }; /* flags of a region */
+enum { SERVER_DRAINING = 1 };                                             /* flags of a memory server */
 
 struct path {
     char text[CLUSTER_PATH_MAX + 1];
@@ -70,7 +71,8 @@ void master_save_server(struct space_master *master, struct master_set *set,
     struct space_cursor cursor = space_cursor_to(bytes, count);
     space_put_bytes(&cursor, server->identity, SPACE_IDENTITY_BYTES);
     space_put(&cursor, server->chunk_count, 4);
-    space_put(&cursor, name, 2);
+    space_put(&cursor, name, 1);
+    space_put(&cursor, server->is_draining ? SERVER_DRAINING : 0, 1);
     space_put(&cursor, address, 2);
     space_put_bytes(&cursor, server->name, name);
     space_put_bytes(&cursor, server->address, address);
@@ -98,30 +100,30 @@ void master_save_space(struct space_master *master, struct master_set *set, cons
 }
 
 /* Nodes that a list of places needs besides the region's own. */
-static uint32_t parts_of(uint32_t chunk_count)
+static uint32_t parts_of(uint32_t place_count)
 {
-    return chunk_count == 0 ? 0 : (chunk_count - 1) / PART_PLACES;
+    return place_count == 0 ? 0 : (place_count - 1) / PART_PLACES;
 }
 
 static void save_places(struct space_cursor *cursor, const struct master_region *region, uint32_t part)
 {
     const uint32_t first = part * PART_PLACES;
-    const uint32_t end = base_min(region->chunk_count, first + PART_PLACES);
+    const uint32_t end = base_min(region->place_count, first + PART_PLACES);
     for (uint32_t i = first; i < end; i++)
         space_put(cursor, region->places[i], PLACE_BYTES);
 }
 
-static size_t places_bytes(uint32_t chunk_count, uint32_t part)
+static size_t places_bytes(uint32_t place_count, uint32_t part)
 {
-    return base_min(chunk_count - part * PART_PLACES, PART_PLACES) * PLACE_BYTES;
+    return base_min(place_count - part * PART_PLACES, PART_PLACES) * PLACE_BYTES;
 }
 
 void master_save_region(struct space_master *master, struct master_set *set,
                         const struct master_region *region)
 {
-    const uint32_t parts = parts_of(region->chunk_count);
+    const uint32_t parts = parts_of(region->place_count);
     for (uint32_t part = 1; part <= parts; part++) {
-        const size_t count = places_bytes(region->chunk_count, part);
+        const size_t count = places_bytes(region->place_count, part);
         uint8_t *bytes = master_set_put(master, set, part_path(region->number, part).text, (uint32_t)count);
         if (bytes == NULL)
             return;
@@ -129,14 +131,16 @@ void master_save_region(struct space_master *master, struct master_set *set,
         save_places(&cursor, region, part);
     }
     const size_t name = strlen(region->name), name_room = base_align_up(name, 8);
-    const size_t count = REGION_BYTES + name_room + places_bytes(region->chunk_count, 0);
+    const size_t count = REGION_BYTES + name_room + places_bytes(region->place_count, 0);
     uint8_t *bytes = master_set_put(master, set, path_of("regions", region->number).text, (uint32_t)count);
     if (bytes == NULL)
         return;
     struct space_cursor cursor = space_cursor_to(bytes, count);
     space_put(&cursor, region->space->number, 4);
     space_put(&cursor, region->memory_class, 1);
-    space_put(&cursor, (region->is_freed ? REGION_FREED : 0) | (region->is_versioned ? REGION_VERSIONED : 0),
+    space_put(&cursor,
+              (region->is_freed ? REGION_FREED : 0) | (region->is_versioned ? REGION_VERSIONED : 0) |
+                  (region->copies - 1) << REGION_COPIES_SHIFT,
               1);
     space_put(&cursor, name, 2);
     space_put(&cursor, region->address, 8);
@@ -164,7 +168,7 @@ void master_forget_region(struct space_master *master, struct master_set *set,
                           const struct master_region *region)
 {
     master_set_remove(master, set, path_of("regions", region->number).text);
-    for (uint32_t part = parts_of(region->chunk_count); part > 0; part--)
+    for (uint32_t part = parts_of(region->place_count); part > 0; part--)
         master_set_remove(master, set, part_path(region->number, part).text);
 }
 
@@ -216,14 +220,18 @@ static int load_server(void *arg, const char *path, const void *data, uint32_t b
     const uint32_t number = number_of(path, &rest);
     const void *identity = space_take_bytes(&cursor, SPACE_IDENTITY_BYTES);
     const uint32_t chunks = (uint32_t)space_take(&cursor, 4);
-    const size_t name = space_take(&cursor, 2), address = space_take(&cursor, 2);
+    const size_t name = space_take(&cursor, 1);
+    const uint8_t flags = (uint8_t)space_take(&cursor, 1);
+    const size_t address = space_take(&cursor, 2);
     (void)version;
-    if (cursor.is_wrong || number == 0 || *rest != '\0' || master_server_of(master, number) != NULL)
+    if (cursor.is_wrong || flags > SERVER_DRAINING || number == 0 || *rest != '\0' ||
+        master_server_of(master, number) != NULL)
         return complain(master, path);
     struct master_server *server = master_server_make(master, number, chunks);
     if (server == NULL)
         return -ENOMEM;
     memcpy(server->identity, identity, SPACE_IDENTITY_BYTES);
+    server->is_draining = flags != 0;
     if (!space_take_text(&cursor, name, server->name, TARN_SPACE_NAME_MAX) ||
         !space_take_text(&cursor, address, server->address, SPACE_ADDRESS_MAX) ||
         !space_cursor_is_done(&cursor))
@@ -288,11 +296,11 @@ static bool load_places(struct space_master *master, struct master_region *regio
                         struct space_cursor *cursor)
 {
     const uint32_t first = part * PART_PLACES;
-    const uint32_t end = base_min(region->chunk_count, first + PART_PLACES);
+    const uint32_t end = base_min(region->place_count, first + PART_PLACES);
     for (uint32_t i = first; i < end; i++) {
         const uint64_t place = space_take(cursor, PLACE_BYTES);
-        struct master_server *server = master_server_of(master, (uint32_t)place);
-        const uint32_t chunk = (uint32_t)(place >> 32);
+        struct master_server *server = master_server_of(master, master_place_server(place));
+        const uint32_t chunk = master_place_chunk(place);
         region->places[i] = place;
         if (server == NULL)
             continue; /* it is lost for good, and so is what it had */
@@ -312,12 +320,15 @@ static int load_region(void *arg, const char *path, const void *data, uint32_t b
     const size_t name = space_take(&cursor, 2);
     const uint64_t address = space_take(&cursor, 8), region_bytes = space_take(&cursor, 8);
     const uint32_t chunks = (uint32_t)space_take(&cursor, 4), parts = (uint32_t)space_take(&cursor, 4);
+    const uint32_t copies = 1 + (flags >> REGION_COPIES_SHIFT);
     (void)version;
     if (cursor.is_wrong || number == 0 || space_number == 0 || *rest != '\0' || chunks == 0 ||
-        parts != parts_of(chunks) || class > TARN_SPACE_WORDS || flags > (REGION_FREED | REGION_VERSIONED))
+        copies > TARN_SPACE_COPIES_MAX || parts != parts_of(chunks * copies) || class > TARN_SPACE_WORDS ||
+        (flags & ((1U << REGION_COPIES_SHIFT) - 1)) > (REGION_FREED | REGION_VERSIONED))
         return complain(master, path);
     struct master_space *space = space_of_region(master, space_number);
-    struct master_region *region = space == NULL ? NULL : master_region_make(master, space, number, chunks);
+    struct master_region *region =
+        space == NULL ? NULL : master_region_make(master, space, number, chunks, copies);
     if (region == NULL)
         return -ENOMEM;
     region->memory_class = (enum tarn_space_class) class;
@@ -357,7 +368,7 @@ static int load_part(void *arg, const char *path, const void *data, uint32_t byt
         master_set_remove(master, &master->orphans, path);
         return master->orphans.error;
     }
-    if (part == 0 || part > parts_of(region->chunk_count) ||
+    if (part == 0 || part > parts_of(region->place_count) ||
         !load_places(master, region, (uint32_t)part, &cursor))
         return complain(master, path);
     return 0;

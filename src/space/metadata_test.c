@@ -60,7 +60,7 @@ static void end_master(struct fixture *self)
 static struct master_region *fill_master(struct space_master *master)
 {
     struct master_space *space = master_space_make(master, 5, "space");
-    struct master_region *region = master_region_make(master, space, 9, CHUNKS);
+    struct master_region *region = master_region_make(master, space, 9, CHUNKS, 1);
     struct master_set set;
     master->next_server = master->next_space = master->next_region = 10;
     master->chunk_bytes = 4096;
@@ -96,7 +96,7 @@ static void add_sharers(struct space_master *master, bool are_versioned)
     struct master_set set;
     master_set_init(&set);
     for (uint32_t number = 1; number <= 2; number++) {
-        struct master_region *region = master_region_make(master, space, number, 2);
+        struct master_region *region = master_region_make(master, space, number, 2, 1);
         region->is_versioned = are_versioned;
         region->is_freed = number == 1;
         region->bytes = UINT64_C(2) * 4096;

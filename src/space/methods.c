@@ -49,6 +49,7 @@ void asking_put_region(struct asking *asking, const struct master_region *region
                                          .memory_class = (uint8_t)region->memory_class,
                                          .is_freed = region->is_freed,
                                          .is_versioned = region->is_versioned,
+                                         .copies = (uint8_t)region->copies,
                                          .address = region->address,
                                          .bytes = region->bytes,
                                          .chunks = region->chunk_count};
@@ -72,6 +73,7 @@ static int ask_hello(struct asking *asking)
     space_put(&asking->to, master->chunk_bytes, 8);
     space_put(&asking->to, master->lease_ns / BASE_NS_PER_MS, 4);
     space_put(&asking->to, is_new, 4);
+    space_put(&asking->to, master->view, 8);
     return 0;
 }
 
@@ -86,11 +88,14 @@ static int ask_resumed(struct asking *asking)
 
 static int ask_renew(struct asking *asking)
 {
+    const uint64_t view = space_take(&asking->from, 8);
     if (!asking_is_taken(asking))
         return -EINVAL;
     if (asking->session == NULL)
         return -ENOENT;
+    asking->session->view = view;
     space_put(&asking->to, atomic_load(&asking->master->epoch), 8);
+    space_put(&asking->to, asking->master->view, 8);
     return 0;
 }
 
@@ -267,7 +272,7 @@ static int ask_release(struct asking *asking)
 /* What a client wants to allocate. */
 struct wish {
     struct master_space *space;
-    uint8_t memory_class, placement, is_versioned;
+    uint8_t memory_class, placement, is_versioned, copies;
     uint64_t bytes;
     char name[TARN_SPACE_NAME_MAX + 1];
     char node[TARN_SPACE_NAME_MAX + 1];
@@ -280,18 +285,20 @@ static bool take_wish(struct asking *asking, struct wish *ret_wish)
     ret_wish->memory_class = (uint8_t)space_take(&asking->from, 1);
     ret_wish->placement = (uint8_t)space_take(&asking->from, 1);
     ret_wish->is_versioned = (uint8_t)space_take(&asking->from, 1);
-    space_take_zeros(&asking->from, 1);
+    ret_wish->copies = (uint8_t)space_take(&asking->from, 1);
     ret_wish->bytes = space_take(&asking->from, 8);
     const size_t name = space_take(&asking->from, 2), node = space_take(&asking->from, 2);
     space_take_zeros(&asking->from, 4);
     return take_name(asking, name, ret_wish->name) && take_name(asking, node, ret_wish->node) &&
            asking_is_taken(asking) && ret_wish->memory_class <= TARN_SPACE_WORDS &&
            ret_wish->placement <= TARN_SPACE_ON_NODE && ret_wish->bytes > 0 &&
-           ret_wish->bytes <= TARN_SPACE_BYTES_MAX && ret_wish->is_versioned <= 1 &&
+           ret_wish->bytes <= TARN_SPACE_BYTES_MAX && ret_wish->is_versioned <= 1 && ret_wish->copies >= 1 &&
+           ret_wish->copies <= TARN_SPACE_COPIES_MAX &&
+           (ret_wish->copies == 1 || ret_wish->is_versioned == 1) &&
            (ret_wish->is_versioned == 0 ||
             (ret_wish->memory_class == TARN_SPACE_BULK &&
-             chunks_of(asking->master, ret_wish->bytes) <= MASTER_VERSIONED_MAX)) &&
-           (ret_wish->placement == TARN_SPACE_ON_NODE) == (node > 0);
+             chunks_of(asking->master, ret_wish->bytes) <= MASTER_VERSIONED_MAX / ret_wish->copies)) &&
+           (ret_wish->placement == TARN_SPACE_ON_NODE) == (node > 0) && (node == 0 || ret_wish->copies == 1);
 }
 
 /* The server that a wish names. @param ret_server  NULL: it names none @return 0; -ENOENT */
@@ -316,7 +323,7 @@ static int find_spare(const struct space_master *master, const struct wish *wish
         if (error != 0)
             return error;
         const uint64_t spare = *ret_node == NULL ? space->spare_count : space->spare[(*ret_node)->slot].count;
-        if (spare >= chunks_of(master, wish->bytes))
+        if (spare >= chunks_of(master, wish->bytes) * wish->copies)
             return 0;
         error = master_await_spare(master, space, deadline_ns);
         if (error != 0)
@@ -343,10 +350,10 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     struct space_master *master = asking->master;
     const uint64_t chunks = chunks_of(master, wish->bytes);
     struct master_set set;
-    if (chunks > wish->space->spare_count)
+    if (chunks * wish->copies > wish->space->spare_count)
         return -ENOSPC;
     struct master_region *region =
-        master_region_make(master, wish->space, master->next_region, (uint32_t)chunks);
+        master_region_make(master, wish->space, master->next_region, (uint32_t)chunks, wish->copies);
     if (region == NULL)
         return -ENOMEM;
     master->next_region++;
@@ -383,9 +390,15 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
 /* Have the session of a request hold a region, and answer it. */
 static int hold_region(struct asking *asking, struct master_region *region)
 {
-    if (asking->session->has_ended || asking->session->expiry != 0)
-        return -ENOENT;
-    int error = master_hold(asking->master, asking->session, region);
+    int error = 0;
+    region->holds++; /* it stays meanwhile */
+    while (error == 0 && region->is_moving)
+        error = master_await_moment(asking->deadline_ns);
+    if (error == 0 && (asking->session->has_ended || asking->session->expiry != 0))
+        error = -ENOENT;
+    if (error == 0)
+        error = master_hold(asking->master, asking->session, region);
+    region->holds--;
     if (error == 0)
         asking_put_region(asking, region);
     return error;
@@ -458,10 +471,13 @@ static int ask_places(struct asking *asking)
         return -EINVAL;
     if (region == NULL)
         return -ENOENT;
-    const size_t room = (size_t)(asking->to.end - asking->to.at) / space_place_bytes(region->is_versioned);
-    for (uint32_t i = first; i < region->chunk_count && i - first < room; i++) {
-        struct space_place place = {.server = (uint32_t)region->places[i],
-                                    .chunk = (uint32_t)(region->places[i] >> 32)};
+    const size_t room =
+        (size_t)(asking->to.end - asking->to.at) / (space_place_bytes(region->is_versioned) * region->copies);
+    const uint32_t end = (uint32_t)base_min(region->chunk_count, first + room);
+    for (uint32_t i = base_min(first, end) * region->copies; i < end * region->copies; i++) {
+        const bool is_copy = (region->places[i] & MASTER_NO_COPY) == 0;
+        struct space_place place = {.server = is_copy ? master_place_server(region->places[i]) : 0,
+                                    .chunk = master_place_chunk(region->places[i])};
         const struct master_server *server = master_server_of(asking->master, place.server);
         if (server != NULL && server->connection != NULL) {
             const struct space_keys *keys = &server->chunks[place.chunk].keys;
@@ -470,7 +486,11 @@ static int ask_places(struct asking *asking)
         }
         space_put_place(&asking->to, &place);
         if (region->is_versioned)
-            space_put(&asking->to, place.key == 0 ? 0 : region->space->words_keys[server->slot], 8);
+            space_put(&asking->to,
+                      place.key != 0 && server->distrust == 0 && server->is_marked && !server->must_report
+                          ? region->space->words_keys[server->slot]
+                          : 0,
+                      8);
     }
     return 0;
 }
@@ -531,9 +551,15 @@ static int ask_begin(struct asking *asking)
 static int ask_publish(struct asking *asking)
 {
     struct master_region *draft;
-    if (!take_held(asking, &draft) || !asking_is_taken(asking))
+    if (!take_held(asking, &draft))
         return -EINVAL;
-    return draft == NULL ? -ENOENT : master_publish(asking->master, draft, asking->deadline_ns);
+    return draft == NULL ? -ENOENT
+                         : master_publish_version(asking->master, draft, &asking->from, asking->deadline_ns);
+}
+
+static int ask_drain(struct asking *asking)
+{
+    return master_drain(asking->master, &asking->from);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -633,6 +659,7 @@ FOR_CLIENT(method_list, ask_list, true)
 FOR_CLIENT(method_begin, ask_begin, true)
 FOR_CLIENT(method_publish, ask_publish, true)
 FOR_CLIENT(method_resumed, ask_resumed, true)
+FOR_CLIENT(method_drain, ask_drain, true)
 FOR_SERVER(method_register, master_register)
 FOR_SERVER(method_report, master_report)
 FOR_SERVER(method_attend, master_attend)
@@ -659,6 +686,7 @@ const struct tarn_rpc_method master_methods[SPACE_METHODS] = {
     [SPACE_BEGIN] = {.name = "begin", .function = method_begin},
     [SPACE_PUBLISH] = {.name = "publish", .function = method_publish},
     [SPACE_RESUMED] = {.name = "resumed", .function = method_resumed},
+    [SPACE_DRAIN] = {.name = "drain", .function = method_drain},
     [SPACE_REGISTER] = {.name = "register", .function = method_register},
     [SPACE_REPORT] = {.name = "report", .function = method_report},
     [SPACE_ATTEND] = {.name = "attend", .function = method_attend},

@@ -29,8 +29,10 @@ static int make_region(struct tarn_space_namespace *of, const struct space_regio
     region->is_versioned = row->is_versioned != 0;
     region->skipped = before & (space->chunk_bytes - 1);
     region->first_chunk = (uint32_t)(before >> space->chunk_shift);
-    region->target_count =
+    region->chunk_count =
         (uint32_t)((region->skipped + region->bytes + space->chunk_bytes - 1) >> space->chunk_shift);
+    region->copies = row->copies;
+    region->target_count = region->chunk_count * region->copies;
     region->targets = base_alloc(account, region->target_count * sizeof(*region->targets));
     if (region->targets == NULL) {
         base_free(account, region, sizeof(*region));
@@ -101,13 +103,14 @@ int tarn_space_alloc(struct tarn_space_namespace *of, uint64_t bytes,
     const char *node = options->placement == TARN_SPACE_ON_NODE ? options->node : "";
     if (bytes == 0 || bytes > TARN_SPACE_BYTES_MAX || node == NULL ||
         (name[0] != '\0' && !base_name_is_good(name, strlen(name))) ||
-        (options->placement == TARN_SPACE_ON_NODE && !base_name_is_good(node, strlen(node))))
+        (options->placement == TARN_SPACE_ON_NODE && !base_name_is_good(node, strlen(node))) ||
+        options->copies > TARN_SPACE_COPIES_MAX)
         return -EINVAL;
     space_put(&end, of->number, 4);
     space_put(&end, (uint64_t)options->memory_class, 1);
     space_put(&end, (uint64_t)options->placement, 1);
     space_put(&end, options->copy_on_write, 1);
-    space_put(&end, 0, 1);
+    space_put(&end, base_max(options->copies, 1U), 1);
     space_put(&end, bytes, 8);
     space_put(&end, strlen(name), 2);
     space_put(&end, strlen(node), 2);
@@ -169,7 +172,7 @@ void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_i
 {
     uint32_t servers = 0;
     for (uint32_t i = 0; i < region->target_count; i++) {
-        bool is_new = true;
+        bool is_new = region->targets[i].link != NULL;
         for (uint32_t k = 0; k < i && is_new; k++)
             is_new = region->targets[k].link != region->targets[i].link;
         servers += is_new;
@@ -179,6 +182,7 @@ void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_i
                                          .chunk_bytes = region->of->space->chunk_bytes,
                                          .number = region->number,
                                          .servers = servers,
+                                         .copies = region->copies,
                                          .memory_class = region->memory_class,
                                          .copy_on_write = region->is_versioned};
 }

@@ -100,6 +100,17 @@ struct space_keys server_keys(const struct server_chunk *chunk);
 /** Zero what is dirty, until the server closes. A task. */
 void server_clean_task(void *arg);
 
+/** Have no version word say that a chunk is current. */
+void server_forget_marks(struct space_server *server);
+
+/* ---- server_copy.c ------------------------------------------------------------------------------ */
+
+/** Write what a chunk of another memory server holds into one of the same namespace here, as long as the master that has ordered it is
+ * there. @param hello  to the other server @param from  the other chunk. @return 0; -EINVAL; errors of the fabric's. Yields. */
+base_must_check int server_copy(struct space_server *server, uint32_t number, const struct space_hello *hello,
+                                const struct tarn_fabric_handle *from, const char *address,
+                                uint64_t deadline_ns);
+
 /* ---- server_clients.c --------------------------------------------------------------------------- */
 
 /** Accept clients until the server closes. A task. */

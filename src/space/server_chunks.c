@@ -167,6 +167,16 @@ int server_mark(struct server_space *space, uint32_t number, uint32_t version)
     return error;
 }
 
+void server_forget_marks(struct space_server *server)
+{
+    base_list_for_each(at, &server->spaces) {
+        struct server_space *space = base_container_of(at, struct server_space, link);
+        for (uint32_t i = 0; i < server->chunk_count && space->words != NULL; i++)
+            tarn_fabric_mem_store64(space->words, (uint64_t)i * sizeof(uint64_t), space_version_word(0));
+    }
+    tarn_fabric_mem_fence();
+}
+
 int server_unassign(struct space_server *server, uint32_t number)
 {
     struct server_chunk *chunk = number < server->chunk_count ? &server->chunks[number] : NULL;

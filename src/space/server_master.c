@@ -104,6 +104,29 @@ static int obey_mark(void *arg, struct tarn_rpc_request *request)
     return error == 0 && to.is_wrong ? -EINVAL : error;
 }
 
+static int obey_copy(void *arg, struct tarn_rpc_request *request)
+{
+    struct space_server *server = arg;
+    struct space_cursor from = space_cursor_from(request->data, request->bytes);
+    char address[SPACE_ADDRESS_MAX + 1];
+    struct space_hello hello = {.space_namespace = (uint32_t)space_take(&from, 4)};
+    const uint32_t chunk = (uint32_t)space_take(&from, 4);
+    const void *session = space_take_bytes(&from, SPACE_SESSION_BYTES);
+    const void *identity = space_take_bytes(&from, SPACE_IDENTITY_BYTES);
+    struct tarn_fabric_handle handle = {.domain = space_take(&from, 8)};
+    handle.key = space_take(&from, 8);
+    handle.bytes = server->chunk_bytes;
+    handle.rights = space_rights(TARN_SPACE_BULK);
+    const size_t bytes = space_take(&from, 2);
+    note_heard(server);
+    space_take_zeros(&from, 6);
+    if (!space_take_text(&from, bytes, address, SPACE_ADDRESS_MAX) || !space_cursor_is_done(&from))
+        return -EINVAL;
+    memcpy(hello.session, session, SPACE_SESSION_BYTES);
+    memcpy(hello.identity, identity, SPACE_IDENTITY_BYTES);
+    return server_copy(server, chunk, &hello, &handle, address, request->deadline_ns);
+}
+
 static int obey_ping(void *arg, struct tarn_rpc_request *request)
 {
     struct space_server_stats stats;
@@ -123,6 +146,7 @@ static const struct tarn_rpc_method orders[SPACE_ORDERS] = {
     [SPACE_FENCE] = {.name = "fence", .function = obey_fence},
     [SPACE_PING] = {.name = "ping", .function = obey_ping},
     [SPACE_MARK] = {.name = "mark", .function = obey_mark},
+    [SPACE_COPY] = {.name = "copy", .function = obey_copy},
 };
 
 /* ---- questions ---------------------------------------------------------------------------------- */
@@ -224,6 +248,7 @@ static int be_attended(struct space_server *server, struct tarn_rpc_connection *
 /* Be registered over a connection, and serve the master until it or this server ends. @return an error */
 static int serve_master(struct space_server *server, struct tarn_rpc_connection *connection)
 {
+    server_forget_marks(server); /* what it has missed meanwhile it does not know */
     int error = register_self(server, connection);
     if (error == 0)
         error = report_chunks(server, connection);

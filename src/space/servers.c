@@ -83,6 +83,11 @@ static struct master_server *server_of_identity(const struct space_master *maste
     return NULL;
 }
 
+bool master_knows_secret(const struct space_master *master, const void *secret, size_t bytes)
+{
+    return bytes == master->secret_bytes && CRYPTO_memcmp(secret, master->secret, bytes) == 0;
+}
+
 /* What a memory server says of itself. */
 struct registration {
     uint8_t identity[SPACE_IDENTITY_BYTES];
@@ -110,29 +115,34 @@ static int load_registration(const struct space_master *master, const struct tar
         ret_registration->chunks > CHUNKS_MAX)
         return -EINVAL;
     memcpy(ret_registration->identity, identity, SPACE_IDENTITY_BYTES);
-    return secret_bytes == master->secret_bytes && CRYPTO_memcmp(secret, master->secret, secret_bytes) == 0
-               ? 0
-               : -EACCES;
+    return master_knows_secret(master, secret, secret_bytes) ? 0 : -EACCES;
 }
 
-/* Forget a server whose memory is gone: one of its name has come with other memory. */
-static int replace_server(struct space_master *master, struct master_server *server)
+int master_forget(struct space_master *master, struct master_server *server)
 {
     struct master_set set;
-    if (server->connection != NULL)
-        return -EEXIST;
-    base_warn(&master->node->log, "memory of a space is lost", "server=%s number=%" PRIu32, server->name,
-              server->number);
     master_set_init(&set);
     master_forget_server(master, &set, server);
     int error = master_store(master, &set);
     if (error == 0) {
+        master->lost_view = master_next_view(master); /* its process may live on somewhere */
         master_server_unsort(master, server);
         master_server_free(master, server);
     }
     return error;
 }
 
+/* Forget a server whose memory is gone: one of its name has come with other memory. */
+static int replace_server(struct space_master *master, struct master_server *server)
+{
+    if (server->connection != NULL)
+        return -EEXIST;
+    base_warn(&master->node->log, "memory of a space is lost", "server=%s number=%" PRIu32, server->name,
+              server->number);
+    master->must_mend = true;
+    task_semaphore_post(&master->mend);
+    return master_forget(master, server);
+}
 static int add_server(struct space_master *master, const struct registration *registration,
                       struct master_server **ret_server)
 {
@@ -342,6 +352,7 @@ static int attend_once(struct space_master *master, struct master_server *server
     if (!server->is_marked) {
         error = master_mark_all(master, server, deadline_ns);
         server->is_marked = error == 0;
+        server->distrust = error == 0 ? 0 : server->distrust;
     } else if (server->leaving > 0) {
         error = unassign_some(master, server, deadline_ns);
         task_semaphore_post(&master->reap); /* they may be the last ones of a namespace that was deleted */
@@ -373,6 +384,7 @@ int master_attend(struct space_master *master, struct tarn_rpc_request *request)
     server->is_marked = false;
     server->fenced = 0;
     server->unfenced_count = 0;
+    task_semaphore_post(&master->mend);
     base_info(&master->node->log, "a memory server has come", "server=%s chunks=%" PRIu32, server->name,
               server->chunk_count);
     while (error == 0 && master->failed == 0)
@@ -382,6 +394,7 @@ int master_attend(struct space_master *master, struct tarn_rpc_request *request)
     while (server->calls > 0)
         (void)task_sleep(BASE_NS_PER_MS); /* they end: the connection has, or they have deadlines */
     server->connection = NULL;
+    server->given_up_ns = task_now() + MASTER_GIVE_UP * master->lease_ns;
     task_semaphore_post(&master->reap); /* nothing waits for its fences any more */
     base_info(&master->node->log, "a memory server is gone", "server=%s error=%d", server->name, error);
     return -ESHUTDOWN;

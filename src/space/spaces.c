@@ -108,19 +108,22 @@ struct master_region *master_region_at(const struct master_space *space, uint64_
 }
 
 struct master_region *master_region_make(struct space_master *master, struct master_space *space,
-                                         uint32_t number, uint32_t chunk_count)
+                                         uint32_t number, uint32_t chunk_count, uint32_t copies)
 {
     struct base_account *account = &master->node->memory;
     struct master_region *region = base_alloc(account, sizeof(*region));
-    uint64_t *places = base_alloc(account, chunk_count * sizeof(*places));
+    const uint64_t bytes = (uint64_t)chunk_count * copies * sizeof(uint64_t);
+    uint64_t *places = base_alloc(account, bytes);
     if (region == NULL || places == NULL || master_list_add(account, &space->regions, region) != 0) {
-        base_free(account, places, chunk_count * sizeof(*places));
+        base_free(account, places, bytes);
         base_free(account, region, sizeof(*region));
         return NULL;
     }
     region->space = space;
     region->number = number;
     region->chunk_count = chunk_count;
+    region->copies = copies;
+    region->place_count = chunk_count * copies;
     region->places = places;
     return region;
 }
@@ -133,25 +136,40 @@ void master_region_free(struct space_master *master, struct master_region *regio
     if (region->draft != NULL)
         master_detach_draft(region->draft);
     master_detach_draft(region);
-    base_free(account, region->places, region->chunk_count * sizeof(*region->places));
+    base_free(account, region->places, region->place_count * sizeof(*region->places));
     base_free(account, region, sizeof(*region));
     master_space_try_free(master, space);
 }
 
+void master_place_share(const struct space_master *master, struct master_region *region, uint32_t index,
+                        uint64_t place)
+{
+    struct master_server *server = master_server_of(master, master_place_server(place));
+    region->places[index] = place;
+    if (server != NULL)
+        server->chunks[master_place_chunk(place)].versions++;
+}
+
+void master_place_leave(struct space_master *master, struct master_region *region, uint32_t index)
+{
+    struct master_server *server = master_server_of(master, master_place_server(region->places[index]));
+    const uint32_t chunk = master_place_chunk(region->places[index]);
+    region->places[index] = 0;
+    if (server == NULL)
+        return; /* it is lost, or was not bound yet */
+    base_assert(server->chunks[chunk].versions > 0);
+    if (--server->chunks[chunk].versions > 0)
+        return; /* other versions have it */
+    server->chunks[chunk].region_number = 0;
+    region->space->owed += server->is_draining;
+    if (server->is_live)
+        master_chunk_place(master, server, chunk);
+}
+
 void master_region_take_chunks(struct space_master *master, struct master_region *region)
 {
-    for (uint32_t i = 0; i < region->chunk_count; i++) {
-        struct master_server *server = master_server_of(master, (uint32_t)region->places[i]);
-        const uint32_t chunk = (uint32_t)(region->places[i] >> 32);
-        if (server == NULL)
-            continue; /* it is lost, or was not bound yet */
-        base_assert(server->chunks[chunk].versions > 0);
-        if (--server->chunks[chunk].versions > 0)
-            continue; /* other versions have it */
-        server->chunks[chunk].region_number = 0;
-        if (server->is_live)
-            master_chunk_place(master, server, chunk);
-    }
+    for (uint32_t i = 0; i < region->place_count; i++)
+        master_place_leave(master, region, i);
 }
 
 uint64_t master_count_regions(const struct space_master *master)
@@ -166,12 +184,16 @@ uint64_t master_count_regions(const struct space_master *master)
 
 /* ---- giving back -------------------------------------------------------------------------------- */
 
+bool master_is_settled(const struct space_master *master, const struct master_space *space)
+{
+    return master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
+}
+
 /* A region of a namespace that is freed, or a draft, and that nobody holds, or will. @return NULL: there is none */
 static struct master_region *find_reclaimable(const struct space_master *master,
                                               const struct master_space *space)
 {
-    const bool is_settled =
-        master->grace_end_ns == 0 && master_have_fenced(master, master->old_expiry, space);
+    const bool is_settled = master_is_settled(master, space);
     for (uint32_t i = 0; i < space->regions.count && is_settled; i++) {
         struct master_region *region = space->regions.items[i];
         if ((region->is_draft || (region->is_freed && region->is_stored)) && region->holds == 0)
@@ -180,10 +202,16 @@ static struct master_region *find_reclaimable(const struct space_master *master,
     return NULL;
 }
 
+/* Whether chunks are about to be reserved for a namespace, instead of some that a server that is drained had. */
+static bool is_owed(const struct space_master *master, const struct master_space *space)
+{
+    return space->owed > 0 && master_count_free(master, false) >= (uint64_t)space->owed;
+}
+
 int master_await_spare(const struct space_master *master, const struct master_space *space,
                        uint64_t deadline_ns)
 {
-    return master->failed == 0 && find_reclaimable(master, space) != NULL
+    return master->failed == 0 && (is_owed(master, space) || find_reclaimable(master, space) != NULL)
                ? master_await_moment(deadline_ns)
                : master_await_more(master, deadline_ns);
 }

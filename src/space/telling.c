@@ -39,6 +39,15 @@ static const struct master_server *next_server(const struct space_master *master
 }
 
 /* Write the rows of a kind, from a number on, as long as there is room. */
+/* Count the chunks that namespaces have, or that wait to be theirs no more. */
+static uint32_t count_used(const struct master_server *server)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < server->chunk_count; i++)
+        count += server->chunks[i].space_number != 0 || server->chunks[i].region_number != 0;
+    return count;
+}
+
 static void list_servers(struct asking *asking, uint32_t from)
 {
     const struct master_server *server;
@@ -48,6 +57,8 @@ static void list_servers(struct asking *asking, uint32_t from)
         space_put(&to, server->chunk_count, 4);
         space_put(&to, server->is_live ? server->free.count : 0, 4);
         space_put(&to, server->connection != NULL, 1);
+        space_put(&to, server->is_draining, 1);
+        space_put(&to, count_used(server), 4);
         space_put(&to, server->dirty_count, 4);
         space_put(&to, server->client_count, 4);
         space_put(&to, server->refused_count, 8);
@@ -63,7 +74,7 @@ static uint64_t count_bound(const struct master_space *space)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < space->regions.count; i++)
-        count += ((const struct master_region *)space->regions.items[i])->chunk_count;
+        count += ((const struct master_region *)space->regions.items[i])->place_count;
     return count;
 }
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define MARKS_MAX      ((SPACE_SERVER_MAX - 8) / SPACE_MARK_BYTES) /* chunks of one order */
-#define PATIENCE_SHARE 4 /* memory servers that have gone are waited for during that part of a lease */
+#define VIEW_SHIFT     20 /* views of a term: fewer than two to this power */
+#define PATIENCE_SHARE 8  /* memory servers that have gone are waited for during that part of a lease */
 #define PAUSE_NS       (2 * BASE_NS_PER_MS) /* between looks at a memory server that is to come */
 
 /* ---- version words ------------------------------------------------------------------------------ */
@@ -59,10 +60,10 @@ static int mark_chunks(struct space_master *master, struct master_server *server
     struct base_account *account = &master->node->memory;
     struct marking marking = {.server = server, .space = region->space};
     int error = 0;
-    for (uint32_t i = 0; i < region->chunk_count && error == 0; i++) {
+    for (uint32_t i = 0; i < region->place_count && error == 0; i++) {
         const uint64_t place = region->places[i];
-        const uint32_t chunk = (uint32_t)(place >> 32);
-        if ((uint32_t)place != server->number || (but != NULL && but->places[i] == place))
+        const uint32_t chunk = master_place_chunk(place);
+        if (master_place_server(place) != server->number || (but != NULL && but->places[i] == place))
             continue;
         if (marking.request == NULL) {
             marking.request = base_alloc(account, SPACE_SERVER_MAX);
@@ -179,49 +180,78 @@ static int check_base(const struct master_region *base)
                                                                                                   : 0;
 }
 
+/* How many copies of a chunk can be made now. */
+static uint32_t copies_now(const struct space_master *master, const struct master_region *base)
+{
+    return base_max(base_min(base->copies, master_count_live(master)), 1U);
+}
+
 /* Wait until a draft may be begun and there are the chunks that it takes. */
 static int await_spare(const struct space_master *master, const struct master_region *base, uint32_t count,
                        uint64_t deadline_ns)
 {
     for (;;) {
-        int error = check_base(base);
-        if (error != 0 || base->space->spare_count >= count)
+        const bool is_mending = base->draft != NULL && base->draft->is_mending;
+        int error = is_mending ? 0 : check_base(base);
+        if (error != 0)
             return error;
-        error = master_await_spare(master, base->space, deadline_ns);
+        if (is_mending)
+            error = master_await_moment(deadline_ns);
+        else if (base->space->spare_count >= (uint64_t)count * copies_now(master, base))
+            return 0;
+        else
+            error = master_await_spare(master, base->space, deadline_ns);
         if (error != 0)
             return error;
     }
 }
 
-/* Make a draft whose chunks from `first` on are new; each lies where the one that it replaces does, if there is a spare one. */
-static struct master_region *make_draft(struct space_master *master, struct master_region *base,
-                                        uint32_t first, uint32_t count)
+struct master_region *master_draft_make(struct space_master *master, struct master_region *base)
 {
     struct master_region *draft =
-        master_region_make(master, base->space, master->next_region, base->chunk_count);
+        master_region_make(master, base->space, master->next_region, base->chunk_count, base->copies);
     if (draft == NULL)
         return NULL;
     master->next_region++;
     draft->memory_class = base->memory_class;
-    draft->is_versioned = draft->is_draft = true;
+    draft->is_versioned = base->is_versioned;
+    draft->is_draft = true;
     draft->address = base->address;
     draft->bytes = base->bytes;
-    for (uint32_t i = 0; i < base->chunk_count; i++) {
-        struct master_server *server = master_server_of(master, (uint32_t)base->places[i]);
-        const bool is_new = i >= first && i - first < count;
-        draft->places[i] = base->places[i];
-        if (!is_new && server != NULL)
-            server->chunks[base->places[i] >> 32].versions++;
-        if (!is_new || (server != NULL && master_bind_one(master, draft, i, server)))
-            continue;
-        const bool is_bound = master_bind_one(master, draft, i, NULL);
-        base_assert(is_bound);
-    }
+    for (uint32_t i = 0; i < base->place_count; i++)
+        master_place_share(master, draft, i, base->places[i]);
     if (base->draft != NULL)
         master_detach_draft(base->draft);
     base->draft = draft;
     draft->base = base;
     return draft;
+}
+
+/* Give a draft a new chunk at a place: where the one that it replaces is, if there is a spare one. @return whether there was one */
+static bool renew_place(const struct space_master *master, struct master_region *draft, uint32_t place)
+{
+    const struct master_server *server =
+        master_server_of(master, master_place_server(draft->base->places[place]));
+    return (server != NULL && !server->is_draining && master_bind_one(master, draft, place, server)) ||
+           master_bind_one(master, draft, place, NULL);
+}
+
+/* Give a draft new chunks. All have one copy before any has two, and there may be fewer copies where fewer servers are. */
+static int renew_places(struct space_master *master, struct master_region *draft, uint32_t first,
+                        uint32_t count)
+{
+    const uint32_t copies = draft->copies, now = copies_now(master, draft);
+    for (uint32_t i = first * copies; i < (first + count) * copies; i++)
+        master_place_leave(master, draft, i);
+    for (uint32_t copy = 0; copy < copies; copy++) {
+        for (uint32_t chunk = first; chunk < first + count; chunk++) {
+            const bool is_new = renew_place(master, draft, chunk * copies + copy);
+            if (!is_new && copy < now)
+                return -ENOSPC;
+            master->must_mend = master->must_mend || !is_new;
+        }
+    }
+    return 0;
 }
 
 int master_begin_version(struct space_master *master, const struct master_session *session,
@@ -236,12 +266,14 @@ int master_begin_version(struct space_master *master, const struct master_sessio
     int error = await_spare(master, base, count, deadline_ns);
     if (error != 0)
         return error;
-    struct master_region *draft = make_draft(master, base, first, count);
+    struct master_region *draft = master_draft_make(master, base);
     if (draft == NULL)
         return -ENOMEM;
     draft->lease_end_ns = session->heard_ns + master->lease_ns; /* before its session expires */
     draft->holds++;                                             /* it stays meanwhile */
-    error = master_mark_new(master, draft, base, deadline_ns);
+    error = renew_places(master, draft, first, count);
+    if (error == 0)
+        error = master_mark_new(master, draft, base, deadline_ns);
     master_set_init(&set);
     master_save_config(master, &set); /* the number is told, and never given again */
     const int stored = master_store(master, &set);
@@ -258,18 +290,36 @@ int master_begin_version(struct space_master *master, const struct master_sessio
 
 /* ---- publishing --------------------------------------------------------------------------------- */
 
+uint64_t master_next_view(struct space_master *master)
+{
+    if (master->view == 0)
+        master->view = master->term << VIEW_SHIFT; /* one that no other term has */
+    return ++master->view;
+}
+
 /* Whether a server has chunks that a draft replaces. */
 static bool has_replaced(const struct master_region *draft, const struct master_server *server)
 {
-    for (uint32_t i = 0; i < draft->chunk_count; i++) {
+    for (uint32_t i = 0; i < draft->place_count; i++) {
         const uint64_t place = draft->base->places[i];
-        if (place != draft->places[i] && (uint32_t)place == server->number)
+        if (place != draft->places[i] && master_place_server(place) == server->number)
             return true;
     }
     return false;
 }
 
-/* Have a server taint the chunks that a draft replaces, when it is there. */
+/* Believe a server no more: clients are told before anything is published that its version words do not know. */
+static void distrust_server(struct space_master *master, struct master_server *server)
+{
+    if (server->distrust == 0)
+        server->distrust = master_next_view(master);
+    if (server->connection != NULL) {
+        server->must_report = true;
+        task_semaphore_post(&server->work);
+    }
+}
+
+/* Have a server taint the chunks that a draft replaces. One that does not is not believed any more. */
 static int taint_at(struct space_master *master, uint32_t slot, const struct master_region *draft,
                     uint64_t deadline_ns)
 {
@@ -282,32 +332,57 @@ static int taint_at(struct space_master *master, uint32_t slot, const struct mas
             if (error == 0 || error == -ENOMEM)
                 return error;
         }
-        if (task_now() >= deadline_ns || master->failed != 0)
-            return -EHOSTUNREACH;
+        if (master->failed != 0)
+            return -ESHUTDOWN;
+        if (server->distrust != 0 || task_now() >= deadline_ns) {
+            distrust_server(master, server);
+            return 0;
+        }
         int error = task_sleep(PAUSE_NS);
         if (error != 0)
             return error;
     }
 }
 
-/* Whether memory servers have gone for good with chunks that a draft replaces: others may still read there. */
-static bool is_any_lost(const struct space_master *master, const struct master_region *draft)
+/* The view in which nobody believes the words of chunks that a draft replaces, and that were not tainted. @return 0: all were */
+static uint64_t view_of(struct space_master *master, const struct master_region *draft)
 {
-    for (uint32_t i = 0; i < draft->chunk_count; i++) {
-        const uint64_t place = draft->base->places[i];
-        if (place != draft->places[i] && master_server_of(master, (uint32_t)place) == NULL)
-            return true;
+    uint64_t view = 0;
+    for (uint32_t i = 0; i < draft->place_count; i++) {
+        const uint32_t number = master_place_server(draft->base->places[i]);
+        if (draft->base->places[i] == draft->places[i] || number == 0)
+            continue;
+        const struct master_server *server = master_server_of(master, number);
+        if (server == NULL && master->lost_view == 0)
+            master->lost_view = master_next_view(master);
+        view = base_max(view, server == NULL ? master->lost_view : server->distrust);
     }
-    return false;
+    return view;
 }
 
+/* Whether all clients know a view, or have no lease any more. */
+static bool is_known(const struct space_master *master, uint64_t view)
+{
+    for (uint32_t i = 0; i < master->sessions.count; i++) {
+        const struct master_session *session = master->sessions.items[i];
+        if (session->expiry == 0 && session->view < view)
+            return false;
+    }
+    return master->grace_end_ns == 0;
+}
+
+/* Have clients learn that what a draft replaces is not current any more: by tainted words, or else by another view. */
 static int taint_replaced(struct space_master *master, const struct master_region *draft,
                           uint64_t deadline_ns)
 {
+    const uint64_t patience_ns = task_now() + master->lease_ns / PATIENCE_SHARE;
     int error = 0;
     for (uint32_t slot = 0; slot < master->slots && error == 0; slot++)
-        error = taint_at(master, slot, draft, deadline_ns);
-    return error == 0 && is_any_lost(master, draft) ? -ENODATA : error;
+        error = taint_at(master, slot, draft, base_min(deadline_ns, patience_ns));
+    const uint64_t view = view_of(master, draft);
+    while (error == 0 && view != 0 && !is_known(master, view))
+        error = master->failed != 0 ? -ESHUTDOWN : master_await_moment(deadline_ns);
+    return error;
 }
 
 /* Mark the chunks of a version that stays the current one. A server that cannot be told now marks all when it comes. */
@@ -348,31 +423,77 @@ static int store_version(struct space_master *master, struct master_region *draf
     return 0;
 }
 
-int master_publish(struct space_master *master, struct master_region *draft, uint64_t deadline_ns)
+/* Store a draft in the place of its base, when nobody takes what it replaces for current any more. */
+static int replace_base(struct space_master *master, struct master_region *draft, uint64_t deadline_ns)
 {
-    struct master_region *base = draft->base;
-    if (!draft->is_versioned)
-        return -EINVAL;
-    if (!draft->is_draft)
-        return 0; /* it was published, and is asked about again */
-    if (base == NULL || base->is_publishing || task_now() >= draft->lease_end_ns)
-        return -ETIME;
-    base->is_publishing = true;
-    base->holds++; /* both stay meanwhile */
-    draft->holds++;
-    const uint64_t patience_ns = task_now() + master->lease_ns / PATIENCE_SHARE;
-    int error = taint_replaced(master, draft, base_min(deadline_ns, patience_ns));
+    const struct master_region *base = draft->base;
+    int error = taint_replaced(master, draft, deadline_ns);
     if (error == 0 && (base->is_freed || base->space->is_deleted))
         error = -ENOENT;
     if (error == 0)
         error = store_version(master, draft);
     if (error != 0)
         untaint(master, draft);
+    return error;
+}
+
+int master_publish(struct space_master *master, struct master_region *draft, uint64_t deadline_ns)
+{
+    struct master_region *base = draft->base;
+    if (base == NULL || base->is_publishing || task_now() >= draft->lease_end_ns)
+        return -ETIME;
+    base->is_publishing = true;
+    base->holds++; /* both stay meanwhile */
+    draft->holds++;
+    int error = replace_base(master, draft, deadline_ns);
     base->is_publishing = false;
     base->holds--;
     draft->holds--;
-    if (error == 0 || draft->holds == 0) /* its writer's session has ended meanwhile */
+    if (error == -EINPROGRESS)
+        draft->lease_end_ns = task_now() + master->lease_ns; /* its writer is here, and asks again */
+    if (error == 0 || draft->holds == 0)                     /* its writer's session has ended meanwhile */
         master_detach_draft(draft);
     task_semaphore_post(&master->reap);
+    task_semaphore_post(&master->mend);
     return error;
+}
+
+/* Note that new chunks of a draft on some server have not got all that was written. */
+static void lose_copies(struct space_master *master, struct master_region *draft, uint32_t server)
+{
+    for (uint32_t i = 0; i < draft->place_count; i++) {
+        if (master_place_server(draft->places[i]) != server || draft->places[i] == draft->base->places[i])
+            continue;
+        draft->places[i] |= MASTER_NO_COPY;
+        master->must_mend = true;
+    }
+}
+
+/* Whether some chunk of a region has no copy at all. */
+static bool lacks_chunks(const struct master_region *region)
+{
+    for (uint32_t i = 0; i < region->place_count; i += region->copies) {
+        uint32_t copies = 0;
+        for (uint32_t copy = 0; copy < region->copies; copy++) {
+            const uint64_t place = region->places[i + copy];
+            copies += place != 0 && (place & MASTER_NO_COPY) == 0;
+        }
+        if (copies == 0)
+            return true;
+    }
+    return false;
+}
+
+int master_publish_version(struct space_master *master, struct master_region *draft,
+                           struct space_cursor *from, uint64_t deadline_ns)
+{
+    const uint32_t lost = (uint32_t)space_take(from, 4);
+    const uint8_t *servers = space_take_bytes(from, (size_t)lost * 4);
+    if (!space_cursor_is_done(from) || !draft->is_versioned)
+        return -EINVAL;
+    if (!draft->is_draft)
+        return 0; /* it was published, and is asked about again */
+    for (uint32_t i = 0; i < lost && draft->base != NULL; i++)
+        lose_copies(master, draft, base_load_le32(servers + (size_t)i * 4));
+    return lacks_chunks(draft) ? -EIO : master_publish(master, draft, deadline_ns);
 }

@@ -95,7 +95,7 @@ void space_put_region(struct space_cursor *cursor, const struct space_region_row
     space_put(cursor, region->memory_class, 1);
     space_put(cursor, region->is_freed, 1);
     space_put(cursor, region->is_versioned, 1);
-    space_put(cursor, 0, 1);
+    space_put(cursor, region->copies, 1);
     space_put(cursor, region->address, 8);
     space_put(cursor, region->bytes, 8);
     space_put(cursor, region->chunks, 4);
@@ -108,12 +108,13 @@ void space_take_region(struct space_cursor *cursor, struct space_region_row *ret
     ret_region->memory_class = (uint8_t)space_take(cursor, 1);
     ret_region->is_freed = (uint8_t)space_take(cursor, 1);
     ret_region->is_versioned = (uint8_t)space_take(cursor, 1);
-    space_take_zeros(cursor, 1);
+    ret_region->copies = (uint8_t)space_take(cursor, 1);
     ret_region->address = space_take(cursor, 8);
     ret_region->bytes = space_take(cursor, 8);
     ret_region->chunks = (uint32_t)space_take(cursor, 4);
     space_take_zeros(cursor, 4);
-    if (ret_region->memory_class > TARN_SPACE_WORDS || ret_region->bytes == 0 ||
+    if (ret_region->memory_class > TARN_SPACE_WORDS || ret_region->copies == 0 ||
+        ret_region->copies > TARN_SPACE_COPIES_MAX || ret_region->bytes == 0 ||
         ret_region->bytes > TARN_SPACE_BYTES_MAX)
         cursor->is_wrong = true;
 }

@@ -46,6 +46,7 @@ enum space_method {
     SPACE_BEGIN,
     SPACE_PUBLISH,
     SPACE_RESUMED,
+    SPACE_DRAIN,
     SPACE_REGISTER = 32,
     SPACE_REPORT,
     SPACE_ATTEND,
@@ -60,6 +61,7 @@ enum space_order {
     SPACE_FENCE,
     SPACE_PING,
     SPACE_MARK,
+    SPACE_COPY,
     SPACE_ORDERS,
 };
 
@@ -120,6 +122,7 @@ struct space_region_row {
     uint8_t memory_class;
     uint8_t is_freed;
     uint8_t is_versioned;
+    uint8_t copies;
     uint64_t address;
     uint64_t bytes;
     uint32_t chunks;
