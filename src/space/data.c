@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define RETRIES 16 /* of a READ that has failed at one copy after the other */
+
 /* ---- where bytes are ---------------------------------------------------------------------------- */
 
 /* A part of a region that lies in one chunk. */
@@ -111,8 +113,8 @@ static void look_at_end(struct tarn_space_op *op)
 {
     const bool is_over = op->pieces == 0 && op->done_bytes == op->bytes && op->words_left == 0;
     op->finished = is_over;
-    if (!is_over || op->result != -EHOSTUNREACH || op->kind != TARN_FABRIC_READ ||
-        ++op->copy >= op->region->copies)
+    if (!is_over || op->result != -EHOSTUNREACH || op->kind != TARN_FABRIC_READ || op->region->copies == 1 ||
+        ++op->copy == RETRIES)
         return;
     op->result = 0;
     op->done_bytes = 0;
@@ -123,8 +125,11 @@ static void look_at_end(struct tarn_space_op *op)
 /* Note that a piece has failed. */
 static void note_failure(struct tarn_space_op *op, const struct client_piece *piece, int result)
 {
+    struct client_target *target = &op->region->targets[piece->target];
     if (op->kind != TARN_FABRIC_READ)
         op->region->is_in_doubt = true;
+    else if (op->region->copies > 1)
+        target->handle.key = 0; /* it is located again before it is used */
     if (is_for_all(op) && result != -ESTALE && client_lose_copies(op->region, piece->target))
         return; /* the other copies have it, or will */
     if (op->kind != TARN_FABRIC_READ)

@@ -126,6 +126,8 @@ int master_forget(struct space_master *master, struct master_server *server)
     int error = master_store(master, &set);
     if (error == 0) {
         master->lost_view = master_next_view(master); /* its process may live on somewhere */
+        master->must_mend = true;
+        task_semaphore_post(&master->mend);
         master_server_unsort(master, server);
         master_server_free(master, server);
     }
@@ -139,8 +141,6 @@ static int replace_server(struct space_master *master, struct master_server *ser
         return -EEXIST;
     base_warn(&master->node->log, "memory of a space is lost", "server=%s number=%" PRIu32, server->name,
               server->number);
-    master->must_mend = true;
-    task_semaphore_post(&master->mend);
     return master_forget(master, server);
 }
 static int add_server(struct space_master *master, const struct registration *registration,
