@@ -226,6 +226,23 @@ static int end_master(struct play *play)
     return 0;
 }
 
+/* Cut or heal what a client sends to the memory servers. */
+static void turn_servers(struct play *play, uint32_t number, bool cut)
+{
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++)
+        sim_arena_turn_links(&play->arena, number, i, cut);
+}
+
+/* Let the memory servers, whose cards go on, stand still until somewhat after a moment, so that they fence late. */
+static void pause_servers(struct play *play, uint64_t until_ns)
+{
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
+        if (play->current[i] != NULL)
+            sim_node_pause(play->current[i]->node,
+                           until_ns + base_random_below(play->arena.random, 5 * BASE_NS_PER_MS));
+    }
+}
+
 /* Cut a client off from the memory servers shortly before its lease ends, and let what it has posted go on shortly after. */
 static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
 {
@@ -235,20 +252,15 @@ static int cut_at_end(struct play *play, uint32_t number, uint64_t begin_ns)
     int error = sim_arena_pass_until(arena, begin_ns + cut_ns);
     const uint64_t end_ns = begin_ns + play->lease_ns + play->lease_ns / 50 +
                             base_random_below(arena->random, 10 * BASE_NS_PER_MS);
-    const bool are_late = base_random_below(arena->random, 2) == 0; /* servers, with fencing */
-    for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
-        sim_arena_turn_links(arena, number, i, true);
-        if (are_late && play->current[i] != NULL)
-            sim_node_pause(play->current[i]->node,
-                           end_ns + base_random_below(arena->random, 5 * BASE_NS_PER_MS));
-    }
+    turn_servers(play, number, true);
+    if (base_random_below(arena->random, 2) == 0)
+        pause_servers(play, end_ns);
     if (base_random_below(arena->random, 3) == 0)
         sim_node_pause(play->current[number]->node,
                        begin_ns + play->lease_ns + base_random_below(arena->random, play->lease_ns));
     if (error == 0)
         error = sim_arena_pass_until(arena, end_ns);
-    for (uint32_t i = play->masters; i < play->masters + play->servers; i++)
-        sim_arena_turn_links(arena, number, i, false);
+    turn_servers(play, number, false);
     return error;
 }
 
@@ -286,29 +298,79 @@ static int isolate_master(struct play *play)
     return error;
 }
 
+/* Choose a client. @return NULL: it is down */
+static struct life *choose_client(const struct play *play)
+{
+    const uint32_t first = play->masters + play->servers;
+    return play->current[first + base_random_below(play->arena.random, play->arena.nodes - first)];
+}
+
 /* Cut a client off from the master for longer than its lease, while others free what it holds. */
 static int isolate_client(struct play *play)
 {
     struct sim_arena *arena = &play->arena;
-    const uint32_t first = play->masters + play->servers;
-    const uint32_t number = first + (uint32_t)base_random_below(arena->random, arena->nodes - first);
     const uint64_t begin_ns = sim_world_now(arena->world);
-    struct life *life = play->current[number];
+    struct life *life = choose_client(play);
     if (life == NULL || sim_space_leader(play) == NULL)
         return 0;
+    const uint32_t number = life->number;
     const bool is_heard = base_random_below(arena->random, 2) == 0;
     const bool to = !is_heard || base_random_below(arena->random, 2) == 0;
     const bool from = is_heard || base_random_below(arena->random, 2) == 0;
     turn_masters(play, number, to, from);
     life->blind_ns = begin_ns;
-    play->victim = 1u << number;
+    play->victim = life;
     int error = cut_at_end(play, number, begin_ns);
     if (error == 0)
         error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
                                                 base_random_below(arena->random, play->lease_ns / 2));
     life->blind_ns = 0;
-    play->victim = 0;
+    play->victim = NULL;
     turn_masters(play, number, false, false);
+    return error;
+}
+
+/* The first client of which a WRITE is under way. @return NULL: there is none */
+static struct life *find_writer(const struct play *play)
+{
+    for (uint32_t i = play->masters + play->servers; i < play->arena.nodes; i++) {
+        if (play->current[i] != NULL && sim_space_is_writing(play->current[i], NULL))
+            return play->current[i];
+    }
+    return NULL;
+}
+
+static bool is_any_writing(void *arg)
+{
+    return find_writer(arg) != NULL;
+}
+
+/* Have a client stand still with a WRITE under way until its session has expired. Others free the region meanwhile, and take
+ * all chunks that they can get; then the WRITE arrives, and they look at what they have. */
+static int strand_client(struct play *play)
+{
+    struct sim_arena *arena = &play->arena;
+    const uint64_t lease_ns = play->lease_ns;
+    int error = sim_world_run(arena->world, sim_world_now(arena->world) + lease_ns / 8, is_any_writing, play);
+    struct life *life = find_writer(play);
+    if (error != 0 || life == NULL || sim_space_leader(play) == NULL)
+        return error == -ETIMEDOUT ? 0 : error;
+    const uint64_t begin_ns = sim_world_now(arena->world);
+    const uint64_t arrival_ns =
+        begin_ns + lease_ns + lease_ns / 16 + base_random_below(arena->random, lease_ns / 4);
+    turn_servers(play, life->number, true);
+    sim_node_pause(life->node, arrival_ns + base_random_below(arena->random, lease_ns / 2));
+    play->victim = life;
+    error = sim_arena_pass_until(arena, begin_ns + lease_ns / 2);
+    if (play->fences_cut || base_random_below(arena->random, 4) == 0) /* a fence that cuts must come late */
+        pause_servers(play, arrival_ns);
+    if (error == 0)
+        error = sim_arena_pass_until(arena, arrival_ns);
+    play->victim = NULL;
+    turn_servers(play, life->number, false);
+    if (error == 0)
+        error = sim_arena_pass_until(arena, arrival_ns + lease_ns / 16);
+    play->arrivals++;
     return error;
 }
 
@@ -353,6 +415,9 @@ static int happen(struct sim_arena *arena)
         error = end_master(play);
     if (error == 0 && (arena->events & SIM_ARENA_CUTS) != 0 && base_random_below(arena->random, 3) == 0)
         error = isolate_client(play);
+    if (error == 0 && (arena->events & (SIM_ARENA_CUTS | SIM_ARENA_PAUSES)) != 0 &&
+        base_random_below(arena->random, 4) == 0)
+        error = strand_client(play);
     if (error == 0 && arena->events != 0 && base_random_below(arena->random, 3) == 0)
         error = isolate_master(play);
     sim_space_check_tables(play);
@@ -390,13 +455,14 @@ static void init_play(struct play *play, struct sim_world *world)
     play->arena.nodes =
         play->masters + play->servers + 2 + (uint32_t)base_random_below(random, CLIENTS_MAX - 1);
     sim_arena_draw(&play->arena);
+    play->fences_cut = sim_net_options(world)->fence_cuts;
     play->is_calm = base_random_below(random, 5) == 0;
     play->lease_ns = (16 + base_random_below(random, 32)) * BASE_NS_PER_MS;
     if (play->is_calm) {
         play->arena.events = 0;
         play->lease_ns *= 5;
     }
-    play->has_threads = base_random_below(random, 5) == 0;
+    play->has_threads = base_random_below(random, 8) == 0;
     if (play->has_threads) { /* which look for answers all the time, so that each millisecond takes long */
         play->threads_left = 1;
         play->arena.turns_more = THREADS_TURNS_MORE;

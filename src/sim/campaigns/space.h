@@ -101,6 +101,8 @@ struct user {
     struct tarn_space_namespace *of[NAMES]; /* NULL: it has not joined */
     struct held held[HELD_MAX];
     struct versioned versioned[VERSIONED_MAX];
+    const struct record *written; /* the region that a WRITE of this user is under way to; NULL: none is */
+    uint32_t arrivals;            /* the play's count when this user last looked at all of its regions */
     uint8_t bytes[CHUNKS_MAX * CHUNK_BYTES];
 };
 
@@ -136,17 +138,20 @@ struct play {
     uint32_t chunks;  /* of a server */
     uint32_t clients; /* lives of clients that go on */
     uint64_t lease_ns;
-    uint64_t session_ns;      /* of masters */
-    bool is_calm;             /* only masters end: a client that goes on loses nothing */
-    bool has_threads;         /* a client is a plain thread */
-    bool has_versions;        /* clients make copy-on-write regions, too */
-    uint32_t threads_left;    /* clients to come that are */
-    bool is_begun;            /* all memory servers were there */
-    bool is_ending;           /* a master looks at the end */
-    bool is_checked;          /* the end was looked at */
-    uint32_t victim;          /* node of the client whose regions are to be freed, a bit; 0: none */
-    struct lineage *lineages; /* LINEAGES_MAX */
-    struct version *versions; /* VERSIONS_MAX */
+    uint64_t session_ns;   /* of masters */
+    bool is_calm;          /* only masters end: a client that goes on loses nothing */
+    bool has_threads;      /* a client is a plain thread */
+    bool fences_cut;       /* a memory server's fence cuts clients off; else it waits until they have left */
+    bool has_versions;     /* clients make copy-on-write regions, too */
+    uint32_t threads_left; /* clients to come that are */
+    bool is_begun;         /* all memory servers were there */
+    bool is_ending;        /* a master looks at the end */
+    bool is_checked;       /* the end was looked at */
+    uint32_t
+        arrivals; /* WRITEs that were kept back and let go; after each, users look at all of their regions */
+    const struct life *victim; /* the client whose regions others are to free and use again; NULL: none */
+    struct lineage *lineages;  /* LINEAGES_MAX */
+    struct version *versions;  /* VERSIONS_MAX */
     uint32_t lineage_count, version_count;
     uint64_t writes, reads, allocs, published, version_reads;
 };
@@ -180,6 +185,9 @@ static inline bool sim_space_may_fail(const struct play *play)
 
 /** Whether such things explain the error of any call. */
 bool sim_space_is_explained(const struct play *play, int error);
+
+/** Whether a WRITE of a client is under way. @param record  to which region; NULL: to any */
+bool sim_space_is_writing(const struct life *life, const struct record *record);
 
 /** What is known of a namespace. */
 struct fate *sim_space_fate(struct play *play, uint32_t name, uint32_t number);

@@ -161,6 +161,16 @@ static int move_bytes(struct user *user, const struct held *held, enum tarn_fabr
                                     : tarn_space_write_at(region, offset, memory, bytes, deadline_ns);
 }
 
+bool sim_space_is_writing(const struct life *life, const struct record *record)
+{
+    for (uint32_t i = 0; i < life->running; i++) {
+        const struct record *written = life->users[i].written;
+        if (written != NULL && (record == NULL || written == record))
+            return true;
+    }
+    return false;
+}
+
 /* @return whether it has been done */
 static bool write_slot(struct user *user, const struct held *held)
 {
@@ -170,7 +180,9 @@ static bool write_slot(struct user *user, const struct held *held)
     const uint64_t offset = offset_of(chunk, user->slot);
     const uint32_t count = ++slot->begun;
     fill_slot(record, user->slot, count, user->bytes + offset);
+    user->written = record;
     int error = move_bytes(user, held, TARN_FABRIC_WRITE, offset, SLOT_BYTES);
+    user->written = NULL;
     if (check_data(user, held, "write", error))
         slot->acknowledged = count;
     else
@@ -200,28 +212,42 @@ static void expect_slot(const struct user *user, const struct record *record, ui
     }
 }
 
+/* Expect what a slot must hold, if that was known before it was read, and is the same now. */
+static void expect_if_known(const struct user *user, const struct record *record, uint32_t chunk,
+                            uint32_t number, const struct slot *before)
+{
+    const struct slot *slot = &record->slots[chunk][number];
+    if (slot->begun > 0 && is_known(before) && is_known(slot) && before->begun == slot->begun)
+        expect_slot(user, record, chunk, number, slot->begun);
+}
+
 static void read_slot(struct user *user, const struct held *held)
 {
     const struct record *record = held->record;
     const uint32_t chunk = (uint32_t)draw(user, record->chunks);
     const uint32_t number = draw(user, 2) == 0 ? user->slot : (uint32_t)draw(user, SLOTS);
-    const struct slot *slot = &record->slots[chunk][number];
-    const struct slot before = *slot;
+    const struct slot before = record->slots[chunk][number];
     int error = move_bytes(user, held, TARN_FABRIC_READ, offset_of(chunk, number), SLOT_BYTES);
     if (!check_data(user, held, "read", error))
         return;
-    if (is_known(&before) && is_known(slot) && before.begun == slot->begun)
-        expect_slot(user, record, chunk, number, slot->begun);
+    expect_if_known(user, record, chunk, number, &before);
     user->life->play->reads++;
 }
 
-/* Read all of a region. */
+/* Read all of a region, and expect what is known. */
 static bool read_all(struct user *user, const struct held *held)
 {
-    const uint64_t bytes = (uint64_t)held->record->chunks * CHUNK_BYTES;
+    const struct record *record = held->record;
+    const uint64_t bytes = (uint64_t)record->chunks * CHUNK_BYTES;
+    struct slot before[CHUNKS_MAX][SLOTS];
+    memcpy(before, record->slots, sizeof(before));
     if (!check_data(user, held, "read of all", move_bytes(user, held, TARN_FABRIC_READ, 0, bytes)))
         return false;
-    look_for_others(user, held->record, user->bytes, bytes);
+    look_for_others(user, record, user->bytes, bytes);
+    for (uint32_t chunk = 0; chunk < record->chunks; chunk++) {
+        for (uint32_t i = 0; i < SLOTS; i++)
+            expect_if_known(user, record, chunk, i, &before[chunk][i]);
+    }
     return true;
 }
 
@@ -251,16 +277,11 @@ static bool write_all(struct user *user, const struct held *held)
 /* A region that is new: nothing of other namespaces is there, and what is written stays. */
 static void prove_region(struct user *user, const struct held *held)
 {
-    const struct record *record = held->record;
     (void)read_all(user, held);
     const bool is_written = write_all(user, held);
     (void)task_sleep(draw(user, UINT64_C(1) << draw(user, 24)));
-    if (!is_written || !read_all(user, held))
-        return;
-    for (uint32_t chunk = 0; chunk < record->chunks; chunk++) {
-        for (uint32_t i = 0; i < SLOTS; i++)
-            expect_slot(user, record, chunk, i, 1);
-    }
+    if (is_written)
+        (void)read_all(user, held);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */
@@ -319,7 +340,7 @@ static void alloc_region(struct user *user, uint32_t name)
     struct play *play = user->life->play;
     struct tarn_space_namespace *of = user->of[name];
     struct held *held = find_place(user);
-    const uint64_t chunks = 1 + draw(user, CHUNKS_MAX);
+    const uint64_t chunks = play->victim != NULL ? 1 : 1 + draw(user, CHUNKS_MAX);
     char text[LABEL_BYTES];
     const uint32_t label = draw(user, 2) == 0 ? ++play->labels : 0;
     const struct tarn_space_alloc_options options = {.name = label == 0 ? NULL : print_label(label, text),
@@ -351,6 +372,16 @@ static void alloc_region(struct user *user, uint32_t name)
     play->allocs++;
 }
 
+/* Whether others are to free a region because a client that can do nothing holds it: first those to which that client is writing. */
+static bool is_wanted(const struct play *play, const struct record *record)
+{
+    const struct life *victim = play->victim;
+    if (victim == NULL || record->frees > 0)
+        return false;
+    return sim_space_is_writing(victim, NULL) ? sim_space_is_writing(victim, record)
+                                              : (record->holders & 1u << victim->number) != 0;
+}
+
 /* Choose a region that others may hold, and that is perhaps no more. */
 static struct record *choose_record(struct user *user)
 {
@@ -362,7 +393,7 @@ static struct record *choose_record(struct user *user)
         if (!record->is_published || (record->is_free && draw(user, 8) > 0))
             continue;
         seen++;
-        if ((record->holders & play->victim) != 0 && record->frees == 0)
+        if (is_wanted(play, record))
             return record;
         if (draw(user, seen) == 0)
             chosen = record;
@@ -521,16 +552,29 @@ static void act_on_region(struct user *user, struct held *held)
         free_region(user, held);
 }
 
+/* Choose a namespace: where a client that can do nothing is writing to a region, the region's; else any. */
+static uint32_t choose_name(struct user *user)
+{
+    const struct life *victim = user->life->play->victim;
+    for (uint32_t i = 0; victim != NULL && i < victim->running; i++) {
+        if (victim->users[i].written != NULL)
+            return victim->users[i].written->fate->name;
+    }
+    return (uint32_t)draw(user, NAMES);
+}
+
 static void act_on_namespace(struct user *user, uint32_t name)
 {
-    const uint64_t what = draw(user, 64);
+    const uint64_t what = draw(user, user->life->play->victim != NULL ? 56 : 64);
     if (user->of[name] == NULL) {
         enter_namespace(user, name);
     } else if (what < 40) {
+        if (user->life->play->victim != NULL && find_place(user) == NULL) /* which keeps its chunks */
+            drop_region(user, &user->held[draw(user, HELD_MAX)]);
         alloc_region(user, name);
     } else if (what < 56) {
         struct held *held = hold_region(user);
-        if (held != NULL && (user->life->play->victim != 0 || draw(user, 3) == 0))
+        if (held != NULL && (user->life->play->victim != NULL || draw(user, 3) == 0))
             give_up_region(user, held);
     } else if (what < 62) {
         int error = tarn_space_release(user->of[name], draw(user, 2) == 0 ? UINT64_MAX : CHUNK_BYTES,
@@ -541,6 +585,16 @@ static void act_on_namespace(struct user *user, uint32_t name)
     } else {
         delete_namespace(user, name);
     }
+}
+
+/* Look at all regions that a user holds. */
+static void read_held(struct user *user)
+{
+    for (uint32_t i = 0; i < HELD_MAX; i++) {
+        if (user->held[i].region != NULL && user->held[i].region->error == 0)
+            (void)read_all(user, &user->held[i]);
+    }
+    user->arrivals = user->life->play->arrivals;
 }
 
 static bool has_region(const struct user *user)
@@ -558,12 +612,15 @@ void sim_space_use(void *arg)
     const uint64_t pause_ns = life->play->lease_ns / 16;
     while (!life->play->arena.stop) {
         struct held *held = &user->held[draw(user, HELD_MAX)];
-        if (life->play->has_versions && draw(user, 4) == 0)
+        if (user->arrivals != life->play->arrivals)
+            read_held(user);
+        else if (life->play->has_versions && draw(user, 4) == 0)
             sim_space_use_versions(user);
-        else if (held->region != NULL && (life->blind_ns != 0 || draw(user, 8) > 0))
+        else if (held->region != NULL &&
+                 (life->blind_ns != 0 || draw(user, life->play->victim != NULL ? 2 : 8) > 0))
             act_on_region(user, held);
         else if (life->blind_ns == 0 || !has_region(user))
-            act_on_namespace(user, (uint32_t)draw(user, NAMES));
+            act_on_namespace(user, choose_name(user));
         (void)task_sleep(draw(user, pause_ns >> draw(user, 8)));
     }
     for (uint32_t i = 0; i < NAMES; i++) {
