@@ -469,19 +469,23 @@ static void lose_copies(struct space_master *master, struct master_region *draft
     }
 }
 
-/* Whether some chunk of a region has no copy at all. */
-static bool lacks_chunks(const struct master_region *region)
+/* Whether each new chunk of a draft has a copy that is there. @return 0; -EHOSTUNREACH: not now; -EIO: it has not got what was written */
+static int check_copies(const struct space_master *master, const struct master_region *draft)
 {
-    for (uint32_t i = 0; i < region->place_count; i += region->copies) {
-        uint32_t copies = 0;
-        for (uint32_t copy = 0; copy < region->copies; copy++) {
-            const uint64_t place = region->places[i + copy];
-            copies += place != 0 && (place & MASTER_NO_COPY) == 0;
+    int error = 0;
+    for (uint32_t i = 0; i < draft->place_count && error == 0; i += draft->copies) {
+        error = -EIO;
+        for (uint32_t k = i; k < i + draft->copies && error != 0; k++) {
+            const uint64_t place = draft->places[k];
+            const struct master_server *server = master_server_of(master, master_place_server(place));
+            if (place == draft->base->places[k] ||
+                (server != NULL && server->connection != NULL && (place & MASTER_NO_COPY) == 0))
+                error = 0;
+            else if (server != NULL && (place & MASTER_NO_COPY) == 0)
+                error = -EHOSTUNREACH;
         }
-        if (copies == 0)
-            return true;
     }
-    return false;
+    return error;
 }
 
 int master_publish_version(struct space_master *master, struct master_region *draft,
@@ -493,7 +497,10 @@ int master_publish_version(struct space_master *master, struct master_region *dr
         return -EINVAL;
     if (!draft->is_draft)
         return 0; /* it was published, and is asked about again */
-    for (uint32_t i = 0; i < lost && draft->base != NULL; i++)
+    if (draft->base == NULL)
+        return -ETIME;
+    for (uint32_t i = 0; i < lost; i++)
         lose_copies(master, draft, base_load_le32(servers + (size_t)i * 4));
-    return lacks_chunks(draft) ? -EIO : master_publish(master, draft, deadline_ns);
+    int error = check_copies(master, draft);
+    return error == 0 ? master_publish(master, draft, deadline_ns) : error;
 }
