@@ -89,6 +89,7 @@ struct client_link {
     struct tarn_fabric_connection *connection; /* NULL: there is none now */
     uint32_t users;                            /* tasks that use it, and operations posted over it */
     bool is_connecting;                        /* a task is at it */
+    bool was_away; /* its server may have been restarted since handles were asked for */
 };
 
 /* Where a chunk of a region is. */

@@ -183,7 +183,7 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
     const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).target;
     while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
         const struct client_target *target = &region->targets[last + 1 - op->words_left];
-        if (!client_is_up(target->link) || !client_has_session(space) || region->error != 0) {
+        if (!client_is_reached(target) || !client_has_session(space) || region->error != 0) {
             const bool is_stale = region->error != 0 || !client_has_session(space);
             end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
             return;

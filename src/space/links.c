@@ -26,7 +26,8 @@ static struct client_link *link_of(struct tarn_space_namespace *of, uint32_t ser
     return link;
 }
 
-/* Note places that the master has told. @return 0; -ENOMEM; -EPROTO */
+/* Note places that the master has told, but for those that are known: operations may be using their handles. @return 0; -ENOMEM;
+ * -EPROTO */
 static int note_places(struct tarn_space_region *region, uint32_t first, struct space_cursor *cursor,
                        uint32_t count)
 {
@@ -34,7 +35,10 @@ static int note_places(struct tarn_space_region *region, uint32_t first, struct 
         struct client_target *target = &region->targets[first + i];
         struct space_place place;
         space_take_place(cursor, &place);
-        target->words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        const uint64_t words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        if (target->handle.key != 0)
+            continue;
+        target->words_key = words_key;
         target->chunk = place.chunk;
         struct client_link *link = link_of(region->of, place.server);
         if (link == NULL)
@@ -81,6 +85,7 @@ static void leave_link(struct client_link *link, int error)
     if (connection == NULL)
         return;
     link->connection = NULL;
+    link->was_away = true;
     if (link->users > 0) /* else it ends in good order */
         fabric_connection_end(connection, "given up", error);
     client_take_ended(space, link, NULL);
@@ -135,6 +140,19 @@ static int ask_address(const struct client_link *link, uint8_t *ret_identity, ch
     return 0;
 }
 
+/* Forget the handles of a server that may have been restarted: it has others then. */
+static void forget_handles(struct client_link *link)
+{
+    link->was_away = false;
+    base_list_for_each(at, &link->of->regions) {
+        struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
+        for (uint32_t i = 0; i < region->target_count; i++) {
+            if (region->targets[i].link == link)
+                region->targets[i].handle.key = region->targets[i].words_key = 0;
+        }
+    }
+}
+
 /* Connect a link in one attempt. */
 static int connect_link(struct client_link *link, uint64_t deadline_ns)
 {
@@ -150,6 +168,8 @@ static int connect_link(struct client_link *link, uint64_t deadline_ns)
     memcpy(hello.session, space->session, SPACE_SESSION_BYTES);
     space_hello_save(&hello, data);
     error = tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
+    if (error == 0 && link->was_away)
+        forget_handles(link);
     return error == -ESTALE ? -EHOSTUNREACH : error; /* a new master does not know the session yet */
 }
 
@@ -170,6 +190,7 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
     link->is_connecting = true;
     leave_link(link, -ECONNABORTED);
     int error = connect_link(link, deadline_ns);
+    link->was_away = error != 0;
     link->is_connecting = false;
     return error;
 }
@@ -177,12 +198,12 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
 /* Make one attempt to have a chunk's handle, and a connection with its server. */
 static int try_target(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)
 {
-    int error = 0;
-    if (region->targets[target].link == NULL || region->targets[target].handle.key == 0)
-        error = client_locate(region, deadline_ns);
-    if (error == 0) /* also where there is no handle, to learn whether the server is lost for good */
+    int error = region->targets[target].link == NULL ? client_locate(region, deadline_ns) : 0;
+    if (error == 0) /* which also learns whether the server is lost for good */
         error = try_link(region->targets[target].link, deadline_ns);
-    return error == 0 && region->targets[target].handle.key == 0 ? -EHOSTUNREACH : error;
+    if (error == 0 && region->targets[target].handle.key == 0)
+        error = client_locate(region, deadline_ns);
+    return error == 0 && !client_is_reached(&region->targets[target]) ? -EHOSTUNREACH : error;
 }
 
 int client_reach(struct tarn_space_region *region, uint32_t target, uint64_t deadline_ns)

@@ -463,7 +463,9 @@ static int ask_places(struct asking *asking)
         struct space_place place = {.server = (uint32_t)region->places[i],
                                     .chunk = (uint32_t)(region->places[i] >> 32)};
         const struct master_server *server = master_server_of(asking->master, place.server);
-        if (server != NULL && server->connection != NULL) {
+        const bool is_there = server != NULL && server->connection != NULL;
+        if (is_there &&
+            (server->is_marked || !region->is_versioned)) { /* else its words may have another key */
             const struct space_keys *keys = &server->chunks[place.chunk].keys;
             place.domain = keys->domain;
             place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
