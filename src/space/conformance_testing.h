@@ -10,5 +10,6 @@ extern const struct testing_suite space_sync;        /* barriers and queues */
 extern const struct testing_suite
     space_hostile; /* clients that lie, fall silent, reach for others; no memory */
 extern const struct testing_suite space_versions; /* copy-on-write regions */
+extern const struct testing_suite space_restart;  /* memory servers that are restarted with their contents */
 
 #endif
