@@ -221,9 +221,10 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_doma
  * Take a region back: from now on its handle is refused. Operations that began before may still end in its memory;
  * so that memory is of no other region while they could. shm: it is never of another; its bytes are the domain's again at
  * once where no peer has used the region, otherwise when those peers have called the fabric next, have disconnected or
- * ended. On return no operation uses memory of the caller's any more. verbs: waits until the device has finished with
- * this side's operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields: a thread
- * gives back a task's region of 1 MiB or more.
+ * ended; and an operation that moves bytes there later than a millisecond after the return ends with -EACCES. On return no
+ * operation uses memory of the caller's any more. verbs: waits until the device has finished with this side's operations
+ * whose vectors lie there; the parts of them that are not yet posted are copied. Yields: a thread gives back a task's
+ * region of 1 MiB or more.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
 

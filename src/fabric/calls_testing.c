@@ -147,11 +147,83 @@ static void who_waits_for_credit_goes_first(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+#define LARGE_BYTES (UINT64_C(16) << 20) /* copying them takes longer than a millisecond */
+
+/* A peer that fills a region again and again, until that is refused. */
+struct filler {
+    struct testing_pair *pair;
+    const struct tarn_fabric_handle *handle;
+    uint8_t *bytes;
+    _Atomic unsigned done; /* what the last WRITE that ended well has filled it with */
+};
+
+static void fill_on(void *arg)
+{
+    struct filler *filler = arg;
+    struct tarn_fabric_connection *connection;
+    int error = tarn_fabric_connect(filler->pair->client_domain, filler->pair->testing->address, NULL,
+                                    TESTING_SECONDS(60), &connection);
+    assert_int_equal(error, 0);
+    for (unsigned value = 1; error == 0; value++) {
+        memset(filler->bytes, (int)value, LARGE_BYTES);
+        error = tarn_fabric_write(connection, 0, filler->handle, 0, filler->bytes, LARGE_BYTES,
+                                  TESTING_SECONDS(60));
+        if (error == 0)
+            atomic_store(&filler->done, value);
+    }
+    tarn_fabric_disconnect(connection);
+}
+
+/* A region of the same memory is freed while it is being filled: all that counts is there a millisecond later. */
+static void what_counts_is_there_when_a_region_is_freed(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_incoming *incoming;
+    struct tarn_fabric_connection *server;
+    struct testing_job job;
+    struct filler filler = {.pair = &pair};
+    if (testing->subject->run != NULL || testing->subject->is_slow)
+        return; /* copies take no time, or too much */
+    testing_pair_open(testing, &pair, NULL);
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, LARGE_BYTES);
+    struct tarn_fabric_region *memory = testing_region(domain, LARGE_BYTES, pair.all->handle.rights), *shared;
+    struct tarn_fabric_domain *shared_domain = testing_domain(testing->fabric, 0, 0);
+    assert_int_equal(tarn_fabric_region_register(shared_domain, memory->memory, LARGE_BYTES,
+                                                 memory->handle.rights, &shared),
+                     0);
+    const struct tarn_fabric_handle handle = shared->handle;
+    filler.handle = &handle;
+    filler.bytes = test_malloc(LARGE_BYTES);
+    uint8_t *found = test_malloc(LARGE_BYTES);
+    testing_start_thread(testing, &job, fill_on, &filler);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(tarn_fabric_accept(incoming, shared_domain, NULL, &server), 0);
+    while (atomic_load(&filler.done) < 2)
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    const uint64_t first = tarn_fabric_mem_load64(memory, 0);
+    while (tarn_fabric_mem_load64(memory, 0) == first) /* until it is in the midst of a copy */
+        assert_int_equal(task_sleep(BASE_NS_PER_US), 0);
+    tarn_fabric_region_free(shared);
+    assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    tarn_fabric_mem_copy_out(memory, 0, found, LARGE_BYTES);
+    testing_join(&job);
+    for (uint64_t i = 0; i < LARGE_BYTES; i++)
+        assert_true((uint8_t)(found[i] - atomic_load(&filler.done)) <= 1);
+    test_free(filler.bytes);
+    test_free(found);
+    tarn_fabric_disconnect(server);
+    tarn_fabric_domain_close(shared_domain);
+    tarn_fabric_region_free(memory);
+    tarn_fabric_domain_close(domain);
+    testing_pair_close(&pair);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(wrong_calls_fail_as_operations_do)                                                                  \
     EACH(who_has_used_a_region_loses_it)                                                                     \
     EACH(many_regions_are_told_apart)                                                                        \
-    EACH(who_waits_for_credit_goes_first)
+    EACH(who_waits_for_credit_goes_first)                                                                    \
+    EACH(what_counts_is_there_when_a_region_is_freed)
 
 SUITE(TESTING_BOTH)
 

@@ -38,7 +38,8 @@ struct serve_options {
     const char *space; /* the file, or the cluster, with a space's metadata: be its master; NULL: be none */
     const char *space_listen;
     bool memory_server;
-    const char *join; /* URL of the master; NULL: it is of this process */
+    const char *memory_file; /* where a memory server's contents survive a restart; NULL: nowhere */
+    const char *join;        /* URL of the master; NULL: it is of this process */
     uint64_t chunk_bytes;
     const char *servers_secret_file; /* path of what memory servers prove themselves with; NULL: none */
     bool insecure;

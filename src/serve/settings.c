@@ -146,8 +146,16 @@ const struct base_setting serve_settings[] = {
     {.name = "memory-server",
      .type = BASE_SETTING_BOOL,
      .help = "Contribute --memory to a space: beside the master of --space, or to that of --join. What lies "
-             "there ends with the process.",
+             "there ends with the process, unless there is a --memory-file.",
      AT(memory_server)},
+    {.name = "memory-file",
+     .letter = 'e',
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help = "Save what lies in the memory of --memory-server in this file when it is stopped in good order "
+             "(SIGTERM), and take it up again at the next start, which removes the file. On a tmpfs, as "
+             "/dev/shm, this is fast and takes as much memory meanwhile; on a drive it survives the machine.",
+     AT(memory_file)},
     {.name = "join",
      .type = BASE_SETTING_STRING,
      .metavar = "URL",
@@ -465,8 +473,6 @@ const struct base_setting serve_settings[] = {
             "(--kv-fabric)"),
     REFUSED('Z', "enable-ssl", BASE_SETTING_BOOL,
             "memcached's protocol is served without TLS; Tarn's own (--kv-listen) has it (--kv-fabric)"),
-    REFUSED('e', "memory-file", BASE_SETTING_STRING,
-            "what shall outlive the server is kept by --data=FILE, over crashes and power cuts, too"),
     REFUSED('N', "napi-ids", BASE_SETTING_STRING,
             "connections are dealt to threads without it: leave it out"),
     {.name = "man",

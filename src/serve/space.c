@@ -155,7 +155,8 @@ static int open_server(struct serve_space *space)
                                                  .memory_bytes = space->options->memory_bytes,
                                                  .chunk_bytes = space->options->chunk_bytes,
                                                  .secret = space->secret,
-                                                 .secret_bytes = space->secret_bytes};
+                                                 .secret_bytes = space->secret_bytes,
+                                                 .memory_file = space->options->memory_file};
     error = space_server_open(space->node, &options, &space->server);
     if (error == 0)
         base_info(&space->node->log, "serving",

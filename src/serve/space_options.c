@@ -16,6 +16,10 @@ bool serve_is_of_space(const struct serve_options *options)
 
 int serve_check_no_space(const struct serve_options *options, char *error, size_t room)
 {
+    if (options->memory_file != NULL)
+        return base_settings_fail(error, room,
+                                  "-e, --memory-file is for --memory-server, a part of a space: what stores "
+                                  "hold is kept by --data=FILE, over crashes and power cuts, too");
     const char *name = options->join != NULL                  ? "join"
                        : options->space_listen != NULL        ? "space-listen"
                        : options->servers_secret_file != NULL ? "servers-secret-file"
@@ -71,6 +75,9 @@ static int check_parts(const struct serve_options *options, char *error, size_t 
     if (options->join != NULL && !options->memory_server)
         return base_settings_fail(error, room,
                                   "--join is for a memory server: say --memory-server, too, or leave it out");
+    if (options->memory_file != NULL && !options->memory_server)
+        return base_settings_fail(
+            error, room, "--memory-file is for a memory server: say --memory-server, too, or leave it out");
     if (is_one_of_several(options) && options->memory_server && options->join == NULL)
         return base_settings_fail(
             error, room,

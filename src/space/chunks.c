@@ -356,20 +356,23 @@ int master_reserve_place(struct space_master *master, struct master_region *regi
 
 /* ---- releasing, binding ------------------------------------------------------------------------- */
 
-/* Choose the next server in turn that has spare chunks of a namespace. @param only  the one to choose; NULL: any @param region, place  as
- * next_with_free() */
+/* Choose a server that has spare chunks of a namespace: the next in turn; for one of several copies that with the most, so that
+ * there are enough servers for the last ones. @param only  the one to choose; NULL: any @param region, place  as next_with_free() */
 static struct master_server *next_with_spare(const struct space_master *master, struct master_space *space,
                                              const struct master_server *only,
                                              const struct master_region *region, uint32_t place)
 {
-    for (uint32_t i = 0; i < master->slots; i++) {
+    const bool is_copy = region != NULL && region->copies > 1;
+    struct master_server *most = NULL;
+    for (uint32_t i = 0; i < master->slots && (most == NULL || is_copy); i++) {
         struct master_server *server = master->servers[space->turn % master->slots];
         space->turn = (space->turn + 1) % master->slots;
-        if (server != NULL && (only == NULL || server == only) && space->spare[server->slot].count > 0 &&
+        const uint32_t spare = server == NULL ? 0 : space->spare[server->slot].count;
+        if (spare > (most == NULL ? 0 : space->spare[most->slot].count) && (only == NULL || server == only) &&
             !has_copy(region, place, server))
-            return server;
+            most = server;
     }
-    return NULL;
+    return most;
 }
 
 static uint32_t pop_spare(struct master_space *space, const struct master_server *server)

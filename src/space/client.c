@@ -146,13 +146,12 @@ static int draw_session(struct tarn_space *space)
     return 0;
 }
 
-/* Note the master's view. In another one, regions that were located before say nothing of being current. The caller has the
- * lock. */
+/* Note the master's view. One who had no lease may have missed others of earlier terms. The caller has the lock. */
 static void note_view(struct tarn_space *space, uint64_t view)
 {
-    if (view != space->told_view)
-        atomic_fetch_add(&space->view, 1);
     space->told_view = view;
+    if ((!space_view_is_first(view) || !client_holds(space)) && view > atomic_load(&space->view))
+        atomic_store(&space->view, view);
 }
 
 /* Begin the session at the master. @param ret_is_new  whether the master did not know it */

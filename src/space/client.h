@@ -60,9 +60,11 @@ struct tarn_space {
     struct base_spin lock;
     uint8_t session[SPACE_SESSION_BYTES];
     uint64_t lease_ns;
-    uint64_t next_held_until_ns;    /* the end of the lease of a session that is being begun */
-    uint64_t told_view;             /* the master's view, as it has told it last */
-    _Atomic uint64_t view;          /* counts how often that has changed */
+    uint64_t next_held_until_ns; /* the end of the lease of a session that is being begun */
+    uint64_t told_view;          /* the master's view, as it has told it last */
+    _Atomic uint64_t
+        view; /* the last that was not the first of its term: regions that were located before it say nothing of being
+                                       current */
     _Atomic uint64_t held_until_ns; /* the end of the lease by this clock; 0: it has ended */
     _Atomic enum client_state state;
 
@@ -92,6 +94,7 @@ struct client_link {
     struct tarn_fabric_connection *connection; /* NULL: there is none now */
     uint32_t users;                            /* tasks that use it, and operations posted over it */
     bool is_connecting;                        /* a task is at it */
+    bool was_away; /* its server may have been restarted since handles were asked for */
 };
 
 /* Where a chunk of a region is. */

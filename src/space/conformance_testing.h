@@ -11,5 +11,6 @@ extern const struct testing_suite
     space_hostile; /* clients that lie, fall silent, reach for others; no memory */
 extern const struct testing_suite space_versions; /* copy-on-write regions */
 extern const struct testing_suite space_copies;   /* of several copies; servers that are drained */
+extern const struct testing_suite space_restart;  /* memory servers that are restarted with their contents */
 
 #endif

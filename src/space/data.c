@@ -92,7 +92,7 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
 static void note_word(struct tarn_space_region *region, uint64_t word)
 {
     region->is_outdated = region->is_outdated || !space_word_is_current(word, region->number) ||
-                          region->view != atomic_load(&region->of->space->view);
+                          region->view < atomic_load(&region->of->space->view);
 }
 
 /* Whether an operation goes to all copies of a chunk. */
@@ -308,6 +308,8 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
     }
     if (op->words_left > 0 && op->done_bytes == op->bytes && op->pieces == 0)
         post_words(space, op);
+    else
+        look_at_end(op); /* the last copies may have been given up */
 }
 
 /* ---- posting, waiting --------------------------------------------------------------------------- */

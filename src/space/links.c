@@ -26,7 +26,8 @@ static struct client_link *link_of(struct tarn_space_namespace *of, uint32_t ser
     return link;
 }
 
-/* Note places that the master has told. @return 0; -ENOMEM; -EPROTO */
+/* Note places that the master has told, but for those that are known: operations may be using their handles. @return 0; -ENOMEM;
+ * -EPROTO */
 static int note_places(struct tarn_space_region *region, uint32_t first, struct space_cursor *cursor,
                        uint32_t count)
 {
@@ -34,7 +35,10 @@ static int note_places(struct tarn_space_region *region, uint32_t first, struct 
         struct client_target *target = &region->targets[first * region->copies + i];
         struct space_place place;
         space_take_place(cursor, &place);
-        target->words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        const uint64_t words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        if (target->handle.key != 0)
+            continue;
+        target->words_key = words_key;
         target->chunk = place.chunk;
         target->link = place.server == 0 ? NULL : link_of(region->of, place.server);
         if (target->link == NULL && place.server != 0)
@@ -52,7 +56,6 @@ int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
     struct base_account *account = &region->of->space->node->memory;
     uint8_t request[SPACE_REQUEST_MAX], *result = base_alloc(account, SPACE_RESULT_MAX);
     int error = result == NULL ? -ENOMEM : 0;
-    region->view = atomic_load(&region->of->space->view);
     for (uint32_t done = 0; done < region->chunk_count && error == 0;) {
         struct space_cursor end = client_begin_of(request, region->of, region->number);
         uint32_t bytes = 0;
@@ -60,9 +63,12 @@ int client_locate(struct tarn_space_region *region, uint64_t deadline_ns)
         space_put(&end, 0, 4);
         error = client_ask(region->of->space, SPACE_PLACES, request, &end, result, SPACE_RESULT_MAX,
                            deadline_ns, &bytes);
-        const uint32_t count = base_min(bytes / (space_place_bytes(region->is_versioned) * region->copies),
-                                        region->chunk_count - done);
+        const uint32_t row_bytes = space_place_bytes(region->is_versioned) * region->copies;
+        const uint32_t count =
+            base_min((bytes - base_min(bytes, 8U)) / row_bytes, region->chunk_count - done);
         struct space_cursor cursor = space_cursor_from(result, bytes);
+        const uint64_t view = space_take(&cursor, 8);
+        region->view = region->view == 0 ? view : region->view;
         if (error == 0)
             error = count == 0 ? -EPROTO : note_places(region, done, &cursor, count);
         done += count;
@@ -81,6 +87,7 @@ static void leave_link(struct client_link *link, int error)
     if (connection == NULL)
         return;
     link->connection = NULL;
+    link->was_away = true;
     if (link->users > 0) /* else it ends in good order */
         fabric_connection_end(connection, "given up", error);
     client_take_ended(space, link, NULL);
@@ -135,6 +142,19 @@ static int ask_address(const struct client_link *link, uint8_t *ret_identity, ch
     return 0;
 }
 
+/* Forget the handles of a server that may have been restarted: it has others then. */
+static void forget_handles(struct client_link *link)
+{
+    link->was_away = false;
+    base_list_for_each(at, &link->of->regions) {
+        struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
+        for (uint32_t i = 0; i < region->target_count; i++) {
+            if (region->targets[i].link == link)
+                region->targets[i].handle.key = region->targets[i].words_key = 0;
+        }
+    }
+}
+
 /* Connect a link in one attempt. */
 static int connect_link(struct client_link *link, uint64_t deadline_ns)
 {
@@ -150,6 +170,8 @@ static int connect_link(struct client_link *link, uint64_t deadline_ns)
     memcpy(hello.session, space->session, SPACE_SESSION_BYTES);
     space_hello_save(&hello, data);
     error = tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
+    if (error == 0 && link->was_away)
+        forget_handles(link);
     return error == -ESTALE ? -EHOSTUNREACH : error; /* a new master does not know the session yet */
 }
 
@@ -170,6 +192,7 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
     link->is_connecting = true;
     leave_link(link, -ECONNABORTED);
     int error = connect_link(link, deadline_ns);
+    link->was_away = error != 0;
     link->is_connecting = false;
     return error;
 }
@@ -178,16 +201,16 @@ static int try_link(struct client_link *link, uint64_t deadline_ns)
 static int try_target(struct tarn_space_region *region, const struct client_target *target,
                       uint64_t deadline_ns)
 {
-    int error = 0;
     if (target->is_lost)
         return -EHOSTUNREACH;
-    if (target->link == NULL || target->handle.key == 0)
-        error = client_locate(region, deadline_ns);
+    int error = target->link == NULL ? client_locate(region, deadline_ns) : 0;
     if (error == 0 && target->link == NULL)
         return -ENODATA; /* there is no such copy */
-    if (error == 0)      /* also where there is no handle, to learn whether the server is lost for good */
+    if (error == 0)      /* which also learns whether the server is lost for good */
         error = try_link(target->link, deadline_ns);
-    return error == 0 && target->handle.key == 0 ? -EHOSTUNREACH : error;
+    if (error == 0 && target->handle.key == 0)
+        error = client_locate(region, deadline_ns);
+    return error == 0 && !client_is_reached(target) ? -EHOSTUNREACH : error;
 }
 
 /* Make one attempt to reach a copy of a chunk. @return of the copies that were not reached one that may be, if there is any */

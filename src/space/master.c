@@ -39,7 +39,7 @@ static void forget_all(struct space_master *master)
     master_list_free(account, &master->sessions);
     master->slots = master->turn = 0;
     master->expiries = master->old_expiry = 0;
-    master->view = master->lost_view = 0;
+    master->lost_view = 0;
 }
 
 void master_leave(struct space_master *master, uint32_t *count)
@@ -106,6 +106,7 @@ static int begin_term(struct space_master *master, uint64_t epoch, struct task_g
         return error;
     master->failed = 0;
     master->must_mend = true;
+    master->view = space_view_first(epoch);
     master->grace_end_ns = is_new ? 0 : task_now() + master_lease_ns(master);
     master->patience_end_ns = task_now() + PATIENCE_LEASES * master->lease_ns;
     master->term = epoch;

@@ -206,7 +206,7 @@ struct space_master {
     uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
     uint64_t patience_end_ns; /* memory servers that are known are waited for until then */
     uint64_t old_expiry;      /* `expiries` when that was over */
-    uint64_t view;            /* rises when memory servers are not to be believed any more; 0: they are */
+    uint64_t view;            /* rises when memory servers are not to be believed any more */
     uint64_t lost_view;       /* the view in which those that are lost for good are not; 0: none is known */
     uint32_t running;         /* methods that run */
     uint32_t tasks;           /* tasks of the term */

@@ -471,6 +471,7 @@ static int ask_places(struct asking *asking)
         return -EINVAL;
     if (region == NULL)
         return -ENOENT;
+    space_put(&asking->to, asking->master->view, 8);
     const size_t room =
         (size_t)(asking->to.end - asking->to.at) / (space_place_bytes(region->is_versioned) * region->copies);
     const uint32_t end = (uint32_t)base_min(region->chunk_count, first + room);
@@ -479,7 +480,9 @@ static int ask_places(struct asking *asking)
         struct space_place place = {.server = is_copy ? master_place_server(region->places[i]) : 0,
                                     .chunk = master_place_chunk(region->places[i])};
         const struct master_server *server = master_server_of(asking->master, place.server);
-        if (server != NULL && server->connection != NULL) {
+        const bool is_there = server != NULL && server->connection != NULL;
+        if (is_there &&
+            (server->is_marked || !region->is_versioned)) { /* else its words may have another key */
             const struct space_keys *keys = &server->chunks[place.chunk].keys;
             place.domain = keys->domain;
             place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
@@ -487,7 +490,7 @@ static int ask_places(struct asking *asking)
         space_put_place(&asking->to, &place);
         if (region->is_versioned)
             space_put(&asking->to,
-                      place.key != 0 && server->distrust == 0 && server->is_marked && !server->must_report
+                      place.key != 0 && server->distrust == 0 && !server->must_report
                           ? region->space->words_keys[server->slot]
                           : 0,
                       8);

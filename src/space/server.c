@@ -61,9 +61,12 @@ static int fill_in(struct space_server *server, const struct space_server_option
         !base_name_is_good(server->name, strlen(server->name)) ||
         !copy_text(server->address, sizeof(server->address), options->address) ||
         !copy_text(server->masters, sizeof(server->masters), options->masters) ||
+        (options->memory_file != NULL &&
+         !copy_text(server->memory_file, sizeof(server->memory_file), options->memory_file)) ||
         space_address_count(server->masters) == 0 || !base_is_aligned(chunk_bytes, BASE_PAGE_BYTES) ||
         chunks == 0 || chunks > TARN_FABRIC_REGIONS_MAX || options->secret_bytes > TARN_SPACE_SECRET_MAX)
         return -EINVAL;
+    server->next_file = -1;
     server->fabric = options->fabric;
     server->sched = options->sched;
     server->lease_ns = TARN_SPACE_LEASE_NS; /* until a master tells it */
@@ -105,7 +108,11 @@ int space_server_open(struct tarn_node *node, const struct space_server_options 
     }
     error = server_make_chunks(server);
     if (error == 0)
+        error = server_load(server);
+    if (error == 0)
         error = tarn_fabric_listen(server->fabric, server->address, &server->listener);
+    if (error == 0)
+        error = server_remove_file(server);
     if (error == 0)
         error = start_tasks(server);
     if (error == 0)
@@ -122,6 +129,7 @@ void space_server_close(struct space_server *server)
     task_group_join_firmly(&server->group);
     if (server->listener != NULL)
         tarn_fabric_listener_close(server->listener);
+    server_close_file(server);
     server_free_chunks(server);
     base_assert(base_list_empty(&server->clients) && base_list_empty(&server->spaces));
     base_free(&server->node->memory, server, sizeof(*server));

@@ -4,6 +4,7 @@
 
 #include "space/space.h"
 #include "space/wire.h"
+#include <limits.h>
 #include <tarn/rpc.h>
 
 /* A namespace that has chunks here, or clients. */
@@ -50,6 +51,10 @@ struct space_server {
     uint8_t secret[TARN_SPACE_SECRET_MAX];
     uint32_t secret_bytes;
     uint8_t identity[SPACE_IDENTITY_BYTES];
+    char memory_file[PATH_MAX]; /* its path; empty: there is none */
+    int next_file;              /* descriptor of FILE.tmp, which takes its place at the end; -1: none */
+    bool has_loaded;            /* the contents, and the identity, are those of the memory file */
+    bool is_to_be_saved;        /* nobody else can take the contents up any more: they are saved at the end */
     uint64_t chunk_bytes;
     uint32_t chunk_count;
     struct server_chunk *chunks;
@@ -81,6 +86,9 @@ void server_space_put(struct server_space *space);
 /** Make all memory. Yields. */
 base_must_check int server_make_chunks(struct space_server *server);
 
+/** Take all chunks from their namespaces; what they hold stays. No task of the server runs any more. Yields. */
+void server_revoke_chunks(struct space_server *server);
+
 /** Give all memory back. Yields. */
 void server_free_chunks(struct space_server *server);
 
@@ -110,6 +118,20 @@ void server_forget_marks(struct space_server *server);
 base_must_check int server_copy(struct space_server *server, uint32_t number, const struct space_hello *hello,
                                 const struct tarn_fabric_handle *from, const char *address,
                                 uint64_t deadline_ns);
+
+/* ---- server_file.c ------------------------------------------------------------------------------ */
+
+/** Take up what the memory file has, if there is one, and leave the file as it is. No task of the server runs yet.
+ * @return 0; -EINVAL, -EUCLEAN, -EBUSY (another server has the file), errors of the kernel (logged). Yields. */
+base_must_check int server_load(struct space_server *server);
+
+/** Remove the memory file, so that nobody takes its contents up again; from now on the contents are to be saved.
+ * @return 0; errors of the kernel (logged) */
+base_must_check int server_remove_file(struct space_server *server);
+
+/** If the contents are to be saved, take all chunks from their namespaces, and save what they hold in the memory file. What goes
+ * wrong is logged. No task of the server runs any more. Yields. */
+void server_close_file(struct space_server *server);
 
 /* ---- server_clients.c --------------------------------------------------------------------------- */
 

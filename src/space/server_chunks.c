@@ -49,14 +49,20 @@ static void forget_handles(struct space_server *server, struct server_chunk *chu
     atomic_fetch_sub(&server->assigned_count, 1);
 }
 
-void server_free_chunks(struct space_server *server)
+void server_revoke_chunks(struct space_server *server)
 {
     for (uint32_t i = 0; i < server->chunk_count && server->chunks != NULL; i++) {
-        struct server_chunk *chunk = &server->chunks[i];
-        if (chunk->space != NULL)
-            forget_handles(server, chunk);
-        if (chunk->memory != NULL)
-            tarn_fabric_region_free(chunk->memory);
+        if (server->chunks[i].space != NULL)
+            forget_handles(server, &server->chunks[i]);
+    }
+}
+
+void server_free_chunks(struct space_server *server)
+{
+    server_revoke_chunks(server);
+    for (uint32_t i = 0; i < server->chunk_count && server->chunks != NULL; i++) {
+        if (server->chunks[i].memory != NULL)
+            tarn_fabric_region_free(server->chunks[i].memory);
     }
     base_free(&server->node->memory, server->chunks, server->chunk_count * sizeof(*server->chunks));
     if (server->domain != NULL)

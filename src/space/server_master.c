@@ -245,14 +245,21 @@ static int be_attended(struct space_server *server, struct tarn_rpc_connection *
     return error;
 }
 
-/* Be registered over a connection, and serve the master until it or this server ends. @return an error */
-static int serve_master(struct space_server *server, struct tarn_rpc_connection *connection)
+/* Be registered over a connection, and serve the master until it or this server ends. Clients are admitted when the master has
+ * the handles that are valid now: those of a server that was restarted are others than before. @return an error */
+static int serve_master(struct space_server *server, struct tarn_rpc_connection *connection,
+                        struct tarn_rpc_connection *questions)
 {
     server_forget_marks(server); /* what it has missed meanwhile it does not know */
     int error = register_self(server, connection);
     if (error == 0)
         error = report_chunks(server, connection);
-    return error == 0 ? be_attended(server, connection) : error;
+    if (error != 0)
+        return error;
+    server->questions = questions;
+    error = be_attended(server, connection);
+    server->questions = NULL;
+    return error;
 }
 
 /* Join a master. @return an error */
@@ -273,9 +280,7 @@ static int join_once(struct space_server *server, const char *master)
         return error;
     error = tarn_rpc_connect(server->fabric, master, &attended, deadline_ns, &connection);
     if (error == 0) {
-        server->questions = questions;
-        error = serve_master(server, connection);
-        server->questions = NULL;
+        error = serve_master(server, connection, questions);
         tarn_rpc_disconnect(connection);
     }
     while (server->questioners > 0)

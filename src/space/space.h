@@ -73,19 +73,24 @@ struct space_server_options {
     uint64_t chunk_bytes;       /* bytes of a chunk, which must be the master's; 0: TARN_SPACE_CHUNK_BYTES */
     const void *secret;         /* the master's servers_secret; NULL: none */
     uint32_t secret_bytes;
+    const char
+        *memory_file; /* where its contents are saved when it is closed, and taken up from; NULL: nowhere */
 };
 
 /**
- * Open a memory server: make its memory, with progress in the log, and then join the master, again and again while that
- * is not there. All of the options is borrowed until return, but for the fabric and the scheduler.
+ * Open a memory server: make its memory, with progress in the log, take up what its memory file has, remove that, and then
+ * join the master, again and again while that is not there. All of the options is borrowed until return, but for the fabric
+ * and the scheduler.
  *
- * @return 0; -EINVAL; -ENOMEM, -ENOSPC (there is not as much memory); what tarn_fabric_listen() returns (logged). Yields.
+ * @return 0; -EINVAL, also if the memory file is of another server or of other options (logged); -EUCLEAN (logged: the memory
+ *         file is damaged); -EBUSY (logged: another server has that file); -ENOMEM, -ENOSPC (there is not as much memory); what tarn_fabric_listen() returns, and the
+ *         kernel of the memory file (logged). A memory file that is not taken up stays as it is. Yields.
  */
 base_must_check int space_server_open(struct tarn_node *node, const struct space_server_options *options,
                                       struct space_server **ret_server);
 
-/** Close a memory server: the memory, with all it holds, is gone. Yields, until peers that could write there have disconnected
- * or ended. */
+/** Close a memory server: all connections with it end, and what its memory holds is saved in its memory file, if it has one, and
+ * else gone. If it cannot be saved (logged), it is gone, too. Yields. */
 void space_server_close(struct space_server *server);
 
 /* What a memory server has. */

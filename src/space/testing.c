@@ -47,17 +47,22 @@ void space_testing_await_free(const struct space_testing *self, uint64_t count)
     while (stats.chunks_free != count);
 }
 
+struct space_server_options space_testing_server_options(const struct space_testing *self, unsigned place)
+{
+    static const char *const names[TESTING_SERVERS] = {"node0", "node1", "node2"};
+    return (struct space_server_options){.fabric = self->testing->fabric,
+                                         .address = self->addresses[place],
+                                         .masters = self->both,
+                                         .name = names[place],
+                                         .sched = self->scheds[1],
+                                         .memory_bytes = TESTING_CHUNKS * TESTING_CHUNK_BYTES,
+                                         .chunk_bytes = TESTING_CHUNK_BYTES,
+                                         .memory_file = self->have_files ? self->memory_files[place] : NULL};
+}
+
 void space_testing_open_server(struct space_testing *self, unsigned place)
 {
-    char name[16];
-    const struct space_server_options options = {.fabric = self->testing->fabric,
-                                                 .address = self->addresses[place],
-                                                 .masters = self->both,
-                                                 .name = name,
-                                                 .sched = self->scheds[1],
-                                                 .memory_bytes = TESTING_CHUNKS * TESTING_CHUNK_BYTES,
-                                                 .chunk_bytes = TESTING_CHUNK_BYTES};
-    (void)snprintf(name, sizeof(name), "node%u", place);
+    const struct space_server_options options = space_testing_server_options(self, place);
     assert_int_equal(space_server_open(self->testing->node, &options, &self->servers[place]), 0);
 }
 
@@ -106,11 +111,14 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
     static _Atomic unsigned number;
     const bool is_usual = lease_ns == 0 || testing->subject->is_slow;
     struct space_testing self = {.testing = testing, .lease_ns = is_usual ? TESTING_LEASE_NS : lease_ns};
+    const unsigned own = atomic_fetch_add(&number, 1);
     if (testing->drive != NULL)
         (void)snprintf(self.path, sizeof(self.path), "%s", testing->drive);
     else
-        (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(),
-                       atomic_fetch_add(&number, 1));
+        (void)snprintf(self.path, sizeof(self.path), "/dev/shm/space-test-%d-%u.tarn", (int)getpid(), own);
+    for (unsigned i = 0; i < TESTING_SERVERS; i++)
+        (void)snprintf(self.memory_files[i], sizeof(self.memory_files[i]), "/dev/shm/space-test-%d-%u.%u",
+                       (int)getpid(), own, i);
     (void)snprintf(self.url, sizeof(self.url), "solo:%s", self.path);
     for (unsigned i = 0; i < 2; i++)
         testing->subject->address(self.masters[i], sizeof(self.masters[i]));

@@ -17,7 +17,9 @@ struct space_testing {
     char masters[2][108];                 /* addresses, at which masters are opened in turn */
     char both[220];                       /* both */
     char addresses[TESTING_SERVERS][108]; /* the memory servers' */
-    struct task_sched *scheds[2];         /* the master's and the servers' */
+    char memory_files[TESTING_SERVERS][80];
+    bool have_files;              /* servers that are opened have their memory files */
+    struct task_sched *scheds[2]; /* the master's and the servers' */
     bool owns_scheds;
     uint64_t lease_ns;
     unsigned opened;             /* masters that were opened */
@@ -32,10 +34,13 @@ void space_testing_open_master(struct space_testing *self);
 /** Close it; the cluster's file stays. */
 void space_testing_close_master(struct space_testing *self);
 
-/** Open a memory server, and wait until the master has it. */
+/** The options with which a memory server is opened. */
+struct space_server_options space_testing_server_options(const struct space_testing *self, unsigned place);
+
+/** Open a memory server. */
 void space_testing_open_server(struct space_testing *self, unsigned place);
 
-/** Close a memory server; what it had is lost. */
+/** Close a memory server; what it had is lost, unless it has a memory file. */
 void space_testing_close_server(struct space_testing *self, unsigned place);
 
 /** Wait until so many servers are there. */

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #define MARKS_MAX      ((SPACE_SERVER_MAX - 8) / SPACE_MARK_BYTES) /* chunks of one order */
-#define VIEW_SHIFT     20 /* views of a term: fewer than two to this power */
-#define PATIENCE_SHARE 8  /* memory servers that have gone are waited for during that part of a lease */
+#define PATIENCE_SHARE 8 /* memory servers that have gone are waited for during that part of a lease */
 #define PAUSE_NS       (2 * BASE_NS_PER_MS) /* between looks at a memory server that is to come */
 
 /* ---- version words ------------------------------------------------------------------------------ */
@@ -227,29 +226,29 @@ struct master_region *master_draft_make(struct space_master *master, struct mast
     return draft;
 }
 
-/* Give a draft a new chunk at a place: where the one that it replaces is, if there is a spare one. @return whether there was one */
+/* Give a draft a new chunk at a place: without copies where the one that it replaces is, if there is a spare one. @return whether there
+ * was one */
 static bool renew_place(const struct space_master *master, struct master_region *draft, uint32_t place)
 {
     const struct master_server *server =
         master_server_of(master, master_place_server(draft->base->places[place]));
-    return (server != NULL && !server->is_draining && master_bind_one(master, draft, place, server)) ||
+    return (draft->copies == 1 && server != NULL && !server->is_draining &&
+            master_bind_one(master, draft, place, server)) ||
            master_bind_one(master, draft, place, NULL);
 }
 
-/* Give a draft new chunks. All have one copy before any has two, and there may be fewer copies where fewer servers are. */
+/* Give a draft new chunks. Where fewer servers are than a chunk is to have copies, it has fewer for now. */
 static int renew_places(struct space_master *master, struct master_region *draft, uint32_t first,
                         uint32_t count)
 {
     const uint32_t copies = draft->copies, now = copies_now(master, draft);
     for (uint32_t i = first * copies; i < (first + count) * copies; i++)
         master_place_leave(master, draft, i);
-    for (uint32_t copy = 0; copy < copies; copy++) {
-        for (uint32_t chunk = first; chunk < first + count; chunk++) {
-            const bool is_new = renew_place(master, draft, chunk * copies + copy);
-            if (!is_new && copy < now)
-                return -ENOSPC;
-            master->must_mend = master->must_mend || !is_new;
-        }
+    for (uint32_t i = first * copies; i < (first + count) * copies; i++) {
+        const bool is_new = renew_place(master, draft, i);
+        if (!is_new && i % copies < now)
+            return -ENOSPC;
+        master->must_mend = master->must_mend || !is_new;
     }
     return 0;
 }
@@ -292,8 +291,6 @@ int master_begin_version(struct space_master *master, const struct master_sessio
 
 uint64_t master_next_view(struct space_master *master)
 {
-    if (master->view == 0)
-        master->view = master->term << VIEW_SHIFT; /* one that no other term has */
     return ++master->view;
 }
 

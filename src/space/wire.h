@@ -185,6 +185,21 @@ uint32_t space_address_count(const char *list);
  * SPACE_ADDRESS_MAX + 1 bytes @return whether there is one */
 bool space_address_at(const char *list, uint32_t turn, char *ret_address);
 
+/* Views of a term are numbered from its first, in which memory servers are believed as before; later terms have greater ones. */
+#define SPACE_VIEW_BITS 20
+
+/** The first view of a term. */
+static inline uint64_t space_view_first(uint64_t epoch)
+{
+    return epoch << SPACE_VIEW_BITS;
+}
+
+/** Whether a view is the first of its term. */
+static inline bool space_view_is_first(uint64_t view)
+{
+    return (view & ((UINT64_C(1) << SPACE_VIEW_BITS) - 1)) == 0;
+}
+
 /* A client's hello to a memory server. */
 struct space_hello {
     uint8_t session[SPACE_SESSION_BYTES];

@@ -74,9 +74,11 @@ class Space:
     def start_master(self):
         return Part(self.tarn, f"--space={self.metadata}", f"--space-listen={self.url}", *self.options)
 
-    def start_server(self, place):
-        return Part(self.tarn, "--memory-server", "--memory=64M", f"--join={self.url}",
-                    f"--space-listen={self.urls[1 + place]}", *self.options)
+    def server_options(self, place):
+        return ("--memory-server", "--memory=64M", f"--join={self.url}", f"--space-listen={self.urls[1 + place]}", *self.options)
+
+    def start_server(self, place, *options):
+        return Part(self.tarn, *self.server_options(place), *options)
 
     def parts(self):
         return [*self.servers, *([] if self.master is None else [self.master])]
@@ -299,6 +301,35 @@ def the_lost_are_told(tarn):
                 expect(space.do("get", "graph/edges") == content, "it is not as before")
 
 
+def a_memory_server_comes_back(tarn):
+    content = random.Random(4).randbytes(5 * CHUNK + 7)
+    with serving.folder() as folder:
+        for name, fabric in {"shm": None, "tcp": "tcp:"}.items():
+            with space_of(tarn, folder, name, fabric) as space:
+                file = f"{folder}/{name}.memory"
+                space.servers[1].stop()
+                space.await_servers(1)
+                space.servers[1] = space.start_server(1, f"--memory-file={file}")
+                space.await_servers(2)
+                put_and_get(space, folder, content)
+                for _ in range(2):
+                    space.servers[1].stop()
+                    expect(os.path.getsize(file) > 2 * CHUNK, "its contents are not saved")
+                    space.servers[1] = space.start_server(1, "-e", file)
+                    expect(not os.path.exists(file), "its contents could be taken up twice")
+                    await_that(lambda: command(tarn, "space", "get", space.url, "graph/edges")[:2] == (0, content), "they are not back")
+                space.servers[1].stop()
+                written(file, read(file)[:-1])
+                fails(tarn, "serve", "--chunk=1M", *space.server_options(1), f"--memory-file={file}", because="it is damaged")
+                expect(os.path.exists(file), "it removes what it does not take up")
+                os.remove(file)
+                fails(tarn, "serve", "--chunk=1M", *space.server_options(1), f"--memory-file={folder}/none/file",
+                      because="a folder that exists")
+                space.servers[1] = space.start_server(1, "-e", file)
+                space.await_servers(2)
+                space.refuses("get", "graph/edges", because="drop it")
+
+
 def a_master_comes_back(tarn):
     content = random.Random(3).randbytes(4 * CHUNK)
     with serving.folder() as folder:
@@ -328,6 +359,7 @@ def what_is_wrong_is_told(tarn):
                 (master, listen, "--data=x"): "--data is for stores",
                 (master, listen, "--kv-unix=x"): "--kv-unix is for stores",
                 (listen, "--data=x"): "--space-listen is for a space",
+                (master, listen, "--memory-file=x"): "say --memory-server, too",
                 ("--join=unix:s", "--data=x"): "--join is for a space",
                 (master, "--space-listen=here"): "unix:PATH",
                 (master, "--space-listen=unix:"): "1 to 107 bytes",
@@ -367,4 +399,4 @@ def what_is_wrong_is_told(tarn):
 if __name__ == "__main__":
     serving.run([what_was_put_is_got, it_is_told_what_there_is, secrets_are_asked_for,
                  strangers_contribute_nothing, one_process_is_enough, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
-                 a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])
+                 a_memory_server_comes_back, a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])

@@ -188,12 +188,14 @@ static int ask_for_region(struct shm_connection *connection, const struct tarn_f
 static int write_and_notify(struct shm_connection *connection, const struct tarn_fabric_op *op)
 {
     const struct tarn_fabric_message message = {.notified = true, .value = op->value};
-    uint8_t *memory = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE);
-    if (memory == NULL)
+    const struct shm_sight *sight = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE);
+    if (sight == NULL)
         return ask_for_region(connection, op);
     if (!shm_ring_has_credit(&connection->out))
         return WAITS;
-    copy_in(connection, memory, op);
+    copy_in(connection, sight->memory + op->offset, op);
+    if (!shm_sight_holds(sight))
+        return -EACCES;
     return send_message(connection, &message, op, 0);
 }
 
@@ -215,23 +217,24 @@ static int send_op(struct shm_connection *connection, const struct tarn_fabric_o
     return send_message(connection, &message, op, op->iov_count); /* TARN_FABRIC_BYTES_MAX fits */
 }
 
-/* Carry out an operation that is no message. @return whether the peer's region grants it */
+/* Carry out an operation that is no message. @return whether the peer's region grants it, and did so until its bytes had moved */
 static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     const bool reads = op->kind == TARN_FABRIC_READ, writes = op->kind == TARN_FABRIC_WRITE;
-    uint8_t *memory = shm_locate(&connection->peer, op,
-                                 reads    ? TARN_FABRIC_MAY_READ
-                                 : writes ? TARN_FABRIC_MAY_WRITE
-                                          : TARN_FABRIC_MAY_SWAP);
-    if (base_unlikely(memory == NULL))
+    const struct shm_sight *sight = shm_locate(&connection->peer, op,
+                                               reads    ? TARN_FABRIC_MAY_READ
+                                               : writes ? TARN_FABRIC_MAY_WRITE
+                                                        : TARN_FABRIC_MAY_SWAP);
+    if (base_unlikely(sight == NULL))
         return false;
+    uint8_t *memory = sight->memory + op->offset;
     if (reads)
         copy_out(op, memory);
     else if (writes)
         copy_in(connection, memory, op);
     else
         swap_word(connection, op, (uint64_t *)(void *)memory);
-    return true;
+    return shm_sight_holds(sight);
 }
 
 /* Carry out an operation. @return 0: it has completed; WAITS; negative errno */

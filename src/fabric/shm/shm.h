@@ -225,23 +225,29 @@ static inline struct shm_sight *shm_sight_of(const struct shm_peer_domain *peer,
     return sight;
 }
 
+/** Whether the owner has not freed the region of a sight. The load pairs with the store of shm_region_free(). */
+static inline bool shm_sight_holds(const struct shm_sight *sight)
+{
+    atomic_signal_fence(memory_order_seq_cst); /* what an operation has copied before is not copied after */
+    return base_likely(atomic_load(sight->now) == sight->generation);
+}
+
 /**
- * Find the memory that an operation names in a peer's domain, as the peer's table has it now.
+ * Find the region that an operation names in a peer's domain, as the peer's table has it now.
  *
  * @param rights  the rights that the operation needs
- * @return op->bytes of this side's mapping, word-aligned if the rights have TARN_FABRIC_MAY_SWAP; NULL: shm_peer_ask()
+ * @return a sight that has op->bytes at op->offset, word-aligned if the rights have TARN_FABRIC_MAY_SWAP; NULL: shm_peer_ask()
  */
-base_must_check static inline uint8_t *shm_locate(const struct shm_peer_domain *peer,
-                                                  const struct tarn_fabric_op *op, uint32_t rights)
+base_must_check static inline const struct shm_sight *
+shm_locate(const struct shm_peer_domain *peer, const struct tarn_fabric_op *op, uint32_t rights)
 {
     const struct tarn_fabric_handle *handle = op->handle;
     const struct shm_sight *sight = shm_sight_of(peer, handle->key);
-    if (base_unlikely(sight == NULL || handle->domain != peer->identity ||
-                      atomic_load(sight->now) != sight->generation))
+    if (base_unlikely(sight == NULL || handle->domain != peer->identity || !shm_sight_holds(sight)))
         return NULL;
     bool granted = (sight->rights & rights) == rights && op->offset <= sight->bytes &&
                    op->bytes <= sight->bytes - op->offset;
-    return base_likely(granted) ? sight->memory + op->offset : NULL;
+    return base_likely(granted) ? sight : NULL;
 }
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */

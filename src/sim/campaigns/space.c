@@ -374,6 +374,19 @@ static int strand_client(struct play *play)
     return error;
 }
 
+/* Kill a memory server when nothing is lost with it that has a copy. */
+static void lose_server(struct play *play)
+{
+    struct sim_arena *arena = &play->arena;
+    const uint32_t number = play->masters + (uint32_t)base_random_below(arena->random, play->servers);
+    struct life *life = play->current[number];
+    if (life == NULL || !sim_space_is_whole(play))
+        return;
+    end_life(arena, number);
+    arena->current[number] = NULL;
+    sim_node_kill(life->node);
+}
+
 static void begin_some(struct play *play, uint64_t one_in)
 {
     for (uint32_t i = 0; i < play->arena.nodes; i++) {
@@ -410,6 +423,8 @@ static int happen(struct sim_arena *arena)
         error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
                                                 base_random_below(arena->random, play->lease_ns / 2));
     begin_some(play, 4);
+    if (error == 0 && play->is_sturdy && base_random_below(arena->random, 2) == 0)
+        lose_server(play);
     if (error == 0 && (play->is_calm || (arena->events & SIM_ARENA_KILLS) != 0) &&
         base_random_below(arena->random, 4) == 0)
         error = end_master(play);
@@ -431,6 +446,22 @@ static void restore(struct sim_arena *arena)
 }
 
 /* ---- a run -------------------------------------------------------------------------------------- */
+
+/* Draw what has to do with copies; without them the run is as if they were not there. */
+static void draw_copies(struct play *play)
+{
+    struct base_random random = *play->arena.random;
+    play->has_copies = play->has_versions && !play->has_threads && base_random_below(&random, 2) == 0;
+    play->is_sturdy = play->has_copies && base_random_below(&random, 2) == 0;
+    if (play->has_copies)
+        play->chunks += 4;
+    if (play->is_sturdy) {
+        play->servers = SERVERS_MAX;
+        play->arena.nodes = play->masters + play->servers + 2;
+        play->arena.events = 0;
+        play->is_calm = false;
+    }
+}
 
 static void init_play(struct play *play, struct sim_world *world)
 {
@@ -474,6 +505,7 @@ static void init_play(struct play *play, struct sim_world *world)
         sim_ensemble_open(world, play->session_ns);
     if (base_random_below(random, 2) == 0)
         sim_world_set_drift(world, DRIFT_PPM_MAX);
+    draw_copies(play);
 }
 
 static void deinit_play(struct play *play)

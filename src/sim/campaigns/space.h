@@ -72,6 +72,7 @@ struct lineage {
     struct fate *fate; /* of its namespace */
     uint64_t address;
     uint32_t chunks;
+    uint32_t copies; /* of each chunk */
     uint32_t newest; /* the last version of which a client was told that it is published */
     uint32_t frees;  /* that were begun */
 };
@@ -85,6 +86,8 @@ struct version {
         stamps[CHUNKS_MAX]; /* what its chunks show: the number of the draft that filled them; 0: anything */
     bool may_be_published;
     bool is_published; /* its writer was told so */
+    bool
+        is_unread; /* the master has made it of another one: it shows what one of those before shows, and which is not known yet */
 };
 
 /* A user's hold of a version. */
@@ -138,11 +141,14 @@ struct play {
     uint32_t chunks;  /* of a server */
     uint32_t clients; /* lives of clients that go on */
     uint64_t lease_ns;
-    uint64_t session_ns;   /* of masters */
-    bool is_calm;          /* only masters end: a client that goes on loses nothing */
-    bool has_threads;      /* a client is a plain thread */
-    bool fences_cut;       /* a memory server's fence cuts clients off; else it waits until they have left */
-    bool has_versions;     /* clients make copy-on-write regions, too */
+    uint64_t session_ns; /* of masters */
+    bool is_calm;        /* only masters end: a client that goes on loses nothing */
+    bool has_threads;    /* a client is a plain thread */
+    bool fences_cut;     /* a memory server's fence cuts clients off; else it waits until they have left */
+    bool has_versions;   /* clients make copy-on-write regions, too */
+    bool has_copies;     /* some of these have two copies, and memory servers are drained */
+    bool
+        is_sturdy; /* memory servers are killed one at a time, when there are two copies of all that is to have them */
     uint32_t threads_left; /* clients to come that are */
     bool is_begun;         /* all memory servers were there */
     bool is_ending;        /* a master looks at the end */
@@ -180,7 +186,7 @@ void sim_space_drop_versions(struct user *user, uint32_t name);
 /** Whether things happen in a run that make calls of clients fail. */
 static inline bool sim_space_may_fail(const struct play *play)
 {
-    return play->arena.events != 0 || play->is_calm || play->has_threads;
+    return play->arena.events != 0 || play->is_calm || play->is_sturdy || play->has_threads;
 }
 
 /** Whether such things explain the error of any call. */
@@ -197,6 +203,12 @@ void sim_space_use(void *arg);
 
 /** Look at what is there at the end, and take all of it away. In a task of the master's node. */
 void sim_space_check_end(struct life *life);
+
+/** Whether all regions that are to have copies have them. Outside. */
+bool sim_space_is_whole(const struct play *play);
+
+/** Have no server be drained any more. */
+void sim_space_drain_none(struct tarn_space *space);
 
 /** Look at the tables of the master and of the memory servers. Outside. */
 void sim_space_check_tables(struct play *play);

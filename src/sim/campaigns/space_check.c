@@ -9,6 +9,7 @@
 #include "space/server.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 enum { LOOK_NS = 1000000 };
 
@@ -38,8 +39,8 @@ static const struct space_server *find_server(const struct play *play, const uin
 static void check_place(const struct play *play, const struct space_master *master,
                         const struct master_region *region, uint64_t place)
 {
-    const struct master_server *server = master_server_of(master, (uint32_t)place);
-    const uint32_t number = (uint32_t)(place >> 32);
+    const struct master_server *server = master_server_of(master, master_place_server(place));
+    const uint32_t number = master_place_chunk(place);
     if (server == NULL)
         return; /* it is lost */
     const uint32_t taken_for = server->chunks[number].region_number;
@@ -56,6 +57,18 @@ static void check_place(const struct play *play, const struct space_master *mast
                  number, server->number, space == NULL ? 0 : space->number, region->space->number);
 }
 
+/* The copies of a chunk are on different servers. */
+static void check_copy(const struct play *play, const struct master_region *region, uint32_t index)
+{
+    for (uint32_t i = index - index % region->copies; i < index; i++) {
+        if (region->places[i] != 0 &&
+            master_place_server(region->places[i]) == master_place_server(region->places[index]))
+            sim_fail(play->arena.world,
+                     "chunk %" PRIu32 " of region %" PRIu32 " has two copies on server %" PRIu32,
+                     index / region->copies, region->number, master_place_server(region->places[index]));
+    }
+}
+
 /* How many regions of the tables have a chunk. */
 static uint32_t count_versions(const struct space_master *master, uint64_t place)
 {
@@ -64,8 +77,8 @@ static uint32_t count_versions(const struct space_master *master, uint64_t place
         const struct master_space *space = master->spaces.items[i];
         for (uint32_t k = 0; k < space->regions.count; k++) {
             const struct master_region *region = space->regions.items[k];
-            for (uint32_t c = 0; c < region->chunk_count; c++)
-                count += region->places[c] == place;
+            for (uint32_t c = 0; c < region->place_count; c++)
+                count += (region->places[c] & ~MASTER_NO_COPY) == place;
         }
     }
     return count;
@@ -98,9 +111,50 @@ void sim_space_check_tables(struct play *play)
         const struct master_space *space = master->spaces.items[i];
         for (uint32_t k = 0; k < space->regions.count; k++) {
             const struct master_region *region = space->regions.items[k];
-            for (uint32_t c = 0; c < region->chunk_count && region->is_stored; c++)
+            for (uint32_t c = 0; c < region->place_count && region->is_stored; c++) {
                 check_place(play, master, region, region->places[c]);
+                check_copy(play, region, c);
+            }
         }
+    }
+}
+
+/* Whether a region has all of its copies on servers that are there. */
+static bool is_whole(const struct space_master *master, const struct master_region *region)
+{
+    for (uint32_t i = 0; i < region->place_count; i++) {
+        const struct master_server *server = master_server_of(master, master_place_server(region->places[i]));
+        if (server == NULL || !server->is_live || (region->places[i] & MASTER_NO_COPY) != 0)
+            return false;
+    }
+    return !region->is_publishing;
+}
+
+bool sim_space_is_whole(const struct play *play)
+{
+    const struct life *life = sim_space_leader(play);
+    const struct space_master *master = life == NULL ? NULL : life->master;
+    for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
+        if (play->current[i] == NULL || play->current[i]->server == NULL)
+            return false;
+    }
+    for (uint32_t i = 0; master != NULL && i < master->spaces.count; i++) {
+        const struct master_space *space = master->spaces.items[i];
+        for (uint32_t k = 0; k < space->regions.count; k++) {
+            const struct master_region *region = space->regions.items[k];
+            if (region->copies > 1 && region->is_stored && !region->is_freed && !is_whole(master, region))
+                return false;
+        }
+    }
+    return master != NULL;
+}
+
+void sim_space_drain_none(struct tarn_space *space)
+{
+    for (uint32_t i = 0; i < MASTERS_MAX + SERVERS_MAX; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "server%" PRIu32, i);
+        (void)!tarn_space_drain(space, name, NULL, 0, false, task_now() + PATIENCE_NS);
     }
 }
 
@@ -201,6 +255,8 @@ void sim_space_check_end(struct life *life)
     struct tarn_space *space;
     int error = tarn_space_connect(life->fabric, MASTERS, NULL, task_now() + PATIENCE_NS, &space);
     if (error == 0) {
+        if (play->has_copies)
+            sim_space_drain_none(space);
         for (uint32_t name = 0; name < NAMES; name++)
             delete_all(play, space, name);
         tarn_space_disconnect(space);

@@ -6,8 +6,10 @@
 #include "space/client.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
-enum { MAGIC = 0x5a, CHUNK_WORDS = CHUNK_BYTES / 8 };
+enum { MAGIC = 0x5a, CHUNK_WORDS = CHUNK_BYTES / 8, TRIES = 8 };
 
 static struct sim_world *world_of(const struct user *user)
 {
@@ -63,12 +65,25 @@ static void check_error(const struct user *user, const char *what, int error, co
         sim_fail(world_of(user), "a %s of versions ended with %d, and there is no reason", what, error);
 }
 
+/* Note a version that the master has made of another one. @return NULL: it is none that there can be */
+static struct version *meet_version(const struct user *user, struct lineage *of, uint32_t number)
+{
+    struct play *play = user->life->play;
+    if (!play->has_copies || play->version_count == VERSIONS_MAX)
+        return NULL;
+    struct version *version = add_version(play, of, number, NULL, 0, 0);
+    version->may_be_published = version->is_unread = true;
+    return version;
+}
+
 /* Find out which version a region is that a client holds. It was published, or may have been. */
 static void note_held(const struct user *user, struct versioned *held, uint32_t at_least)
 {
     struct tarn_space_info info;
     tarn_space_info(held->region, &info);
     held->version = find_version(user->life->play, info.number);
+    if (held->version == NULL)
+        held->version = meet_version(user, held->of, info.number);
     if (held->version == NULL || held->version->of != held->of)
         sim_fail(world_of(user), "a region shows version %" PRIu32 ", which is none of it", info.number);
     else if (!held->version->may_be_published)
@@ -119,15 +134,83 @@ static int read_chunks(struct user *user, struct tarn_space_region *region, uint
     return tarn_space_wait(user->life->space, &op, 1, sim_space_deadline(user));
 }
 
+/* Whether all of a version was read as another one shows it. */
+static bool shows(const struct user *user, const struct version *version)
+{
+    for (uint32_t chunk = 0; chunk < version->of->chunks; chunk++) {
+        for (uint64_t i = 0; i < CHUNK_WORDS && version->stamps[chunk] != 0; i++) {
+            if (base_load_le64(user->bytes + chunk * CHUNK_BYTES + i * 8) !=
+                stamp_of(version->stamps[chunk], i))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Read all of a version that the master has made, and find out what it was made of. @param at_least  a version that was published before */
+static void read_unread(struct user *user, const struct versioned *held, uint32_t at_least)
+{
+    const struct play *play = user->life->play;
+    struct version *version = held->version;
+    const uint32_t chunks = held->of->chunks;
+    if (read_chunks(user, held->region, 0, chunks) != 0 || !version->is_unread)
+        return;
+    const struct version *of = NULL;
+    for (uint32_t i = 0; i < play->version_count; i++) {
+        const struct version *other = &play->versions[i];
+        if (other->of == held->of && other->number < version->number && !other->is_unread &&
+            other->may_be_published && (of == NULL || other->number > of->number) && shows(user, other))
+            of = other;
+    }
+    if (of == NULL)
+        sim_fail(world_of(user), "version %" PRIu32 " shows what none before it shows", version->number);
+    else if (of->number < at_least)
+        sim_fail(world_of(user),
+                 "version %" PRIu32 " shows what %" PRIu32 " shows, though %" PRIu32 " was published",
+                 version->number, of->number, at_least);
+    else
+        memcpy(version->stamps, of->stamps, sizeof(version->stamps));
+    version->is_unread = false;
+}
+
+static void refresh_held(struct user *user, struct versioned *held)
+{
+    static const int usual[] = {-ENOENT, 0};
+    const uint32_t newest = held->of->newest;
+    int error = tarn_space_refresh(held->region, sim_space_deadline(user));
+    check_error(user, "refresh", error, usual);
+    if (error == -ENOENT && !may_be_gone(held->of))
+        sim_fail(world_of(user), "a copy-on-write region is lost");
+    if (error != 0)
+        return;
+    note_held(user, held, newest);
+    if (held->version != NULL && held->version->is_unread)
+        read_unread(user, held, newest);
+}
+
+/* Read what has two copies, of which never both were lost: of an old version they may have been, then the newest is read. */
+static int read_sturdy(struct user *user, struct versioned *held, uint32_t first, uint32_t count)
+{
+    int error = read_chunks(user, held->region, first, count);
+    for (uint32_t tries = 0; error == -ENODATA && tries < TRIES && !may_be_gone(held->of); tries++) {
+        refresh_held(user, held);
+        error = held->version == NULL ? -ENODATA : read_chunks(user, held->region, first, count);
+    }
+    if (error == -ENODATA && !may_be_gone(held->of) && held->region->error == 0)
+        sim_fail(world_of(user), "version %" PRIu32 " had two copies, and is lost", held->version->number);
+    return error;
+}
+
 /* Read some chunks of the version that is held. If they are told to be of the newest one, none was replaced before. */
-static void read_held(struct user *user, const struct versioned *held)
+static void read_held(struct user *user, struct versioned *held)
 {
     static const int usual[] = {0};
     struct play *play = user->life->play;
     const uint32_t first = (uint32_t)draw(user, held->of->chunks);
     const uint32_t count = 1 + (uint32_t)draw(user, held->of->chunks - first);
     const struct version *newest = find_version(play, held->of->newest);
-    int error = read_chunks(user, held->region, first, count);
+    int error = play->is_sturdy && held->of->copies > 1 ? read_sturdy(user, held, first, count)
+                                                        : read_chunks(user, held->region, first, count);
     check_error(user, "read", error, usual);
     if (held->region->error != 0 && play->is_calm && held->of->fate->deletes == 0)
         sim_fail(world_of(user), "version %" PRIu32 " is gone, and there is no reason",
@@ -145,18 +228,6 @@ static void read_held(struct user *user, const struct versioned *held)
                      chunk, held->version->number, newest->number);
     }
     play->version_reads++;
-}
-
-static void refresh_held(struct user *user, struct versioned *held)
-{
-    static const int usual[] = {-ENOENT, 0};
-    const uint32_t newest = held->of->newest;
-    int error = tarn_space_refresh(held->region, sim_space_deadline(user));
-    check_error(user, "refresh", error, usual);
-    if (error == -ENOENT && !may_be_gone(held->of))
-        sim_fail(world_of(user), "a copy-on-write region is lost");
-    if (error == 0)
-        note_held(user, held, newest);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------ */
@@ -209,7 +280,7 @@ static void write_version(struct user *user, const struct versioned *held)
     int error = tarn_space_begin(held->region, (uint64_t)first * CHUNK_BYTES, (uint64_t)count * CHUNK_BYTES,
                                  sim_space_deadline(user), &draft);
     if (error == -ENOSPC && user->of[held->of->fate->name] != NULL &&
-        tarn_space_reserve(user->of[held->of->fate->name], (uint64_t)count * CHUNK_BYTES,
+        tarn_space_reserve(user->of[held->of->fate->name], (uint64_t)count * held->of->copies * CHUNK_BYTES,
                            sim_space_deadline(user)) == 0)
         error = tarn_space_begin(held->region, (uint64_t)first * CHUNK_BYTES, (uint64_t)count * CHUNK_BYTES,
                                  sim_space_deadline(user), &draft);
@@ -254,7 +325,8 @@ static void alloc_versioned(struct user *user, struct versioned *held, uint32_t 
     static const int usual[] = {-ENOENT, -ENOSPC, 0};
     struct play *play = user->life->play;
     struct tarn_space_namespace *of = user->of[name];
-    const struct tarn_space_alloc_options options = {.copy_on_write = true};
+    const struct tarn_space_alloc_options options = {
+        .copy_on_write = true, .copies = play->has_copies ? 1 + (uint32_t)draw(user, 2) : 1};
     const uint64_t bytes = (1 + draw(user, 2)) * CHUNK_BYTES;
     struct tarn_space_region *region;
     struct tarn_space_info info;
@@ -263,7 +335,7 @@ static void alloc_versioned(struct user *user, struct versioned *held, uint32_t 
     int error = tarn_space_alloc(of, bytes, &options, sim_space_deadline(user), &region);
     check_error(user, "alloc", error, usual);
     if (error == -ENOSPC)
-        (void)!tarn_space_reserve(of, 3 * bytes, sim_space_deadline(user));
+        (void)!tarn_space_reserve(of, 3 * bytes * options.copies, sim_space_deadline(user));
     if (error != 0)
         return;
     if (play->lineage_count == LINEAGES_MAX || play->version_count == VERSIONS_MAX) {
@@ -275,6 +347,7 @@ static void alloc_versioned(struct user *user, struct versioned *held, uint32_t 
     *lineage = (struct lineage){.fate = sim_space_fate(play, name, of->number),
                                 .address = info.address,
                                 .chunks = (uint32_t)(info.bytes / CHUNK_BYTES),
+                                .copies = info.copies,
                                 .newest = info.number};
     *held = (struct versioned){.region = region, .of = lineage};
     held->version = add_version(play, lineage, info.number, NULL, 0, 0);
@@ -306,6 +379,8 @@ static void hold_versioned(struct user *user, struct versioned *held, struct lin
         return;
     *held = (struct versioned){.region = region, .of = of};
     note_held(user, held, newest);
+    if (held->version != NULL && held->version->is_unread)
+        read_unread(user, held, newest);
 }
 
 static void free_versioned(struct user *user, struct versioned *held)
@@ -336,8 +411,23 @@ static void act_on_held(struct user *user, struct versioned *held)
         free_versioned(user, held);
 }
 
+/* Begin or end draining a memory server. */
+static void drain_any(struct user *user)
+{
+    static const int usual[] = {-ENOENT, -ENOSPC, 0};
+    const struct play *play = user->life->play;
+    char name[16];
+    (void)snprintf(name, sizeof(name), "server%" PRIu32, play->masters + (uint32_t)draw(user, play->servers));
+    check_error(
+        user, "drain",
+        tarn_space_drain(user->life->space, name, NULL, 0, draw(user, 2) == 0, sim_space_deadline(user)),
+        usual);
+}
+
 void sim_space_use_versions(struct user *user)
 {
+    if (user->life->play->has_copies && user->life->blind_ns == 0 && draw(user, 32) == 0)
+        drain_any(user);
     const uint32_t name = (uint32_t)draw(user, NAMES);
     struct versioned *held = &user->versioned[draw(user, VERSIONED_MAX)];
     if (held->region != NULL) {
