@@ -404,12 +404,27 @@ static int hold_region(struct asking *asking, struct master_region *region)
     return error;
 }
 
+/* Free a region, and store that. */
+static int free_region(struct space_master *master, struct master_region *region)
+{
+    struct master_set set;
+    region->is_freed = true;
+    region->holds++; /* it stays until it is stored */
+    master_set_init(&set);
+    master_save_region(master, &set, region);
+    int error = master_store_seen(master, &set);
+    region->is_freed = error == 0 || region->space->is_deleted;
+    region->holds--;
+    task_semaphore_post(&master->reap);
+    return error;
+}
+
 static int ask_alloc(struct asking *asking)
 {
     struct space_master *master = asking->master;
     struct wish wish;
     struct master_server *node;
-    struct master_region *region;
+    struct master_region *region = NULL;
     if (!take_wish(asking, &wish))
         return -EINVAL;
     if (wish.space == NULL || wish.space->is_deleted)
@@ -422,8 +437,9 @@ static int ask_alloc(struct asking *asking)
         error = make_region(asking, &wish, node, &region);
     if (error == 0)
         error = hold_region(asking, region);
-    if (error == 0 && region->is_freed)
-        task_semaphore_post(&master->reap);
+    if (error != 0 && region != NULL)
+        (void)free_region(master, region); /* nobody knows of it; if that fails, the term ends */
+    task_semaphore_post(&master->reap);
     master_space_put(master, wish.space);
     return error;
 }
@@ -502,22 +518,13 @@ static int ask_free(struct asking *asking)
 {
     struct space_master *master = asking->master;
     struct master_region *region;
-    struct master_set set;
     if (!take_region(asking, &region) || !asking_is_taken(asking))
         return -EINVAL;
     if (region != NULL && region->is_versioned)
         region = master_await_newest(master, region);
     if (region == NULL || region->is_freed)
         return -ENOENT;
-    region->is_freed = true;
-    region->holds++; /* it stays until it is stored */
-    master_set_init(&set);
-    master_save_region(master, &set, region);
-    int error = master_store_seen(master, &set);
-    region->is_freed = error == 0 || region->space->is_deleted;
-    region->holds--;
-    task_semaphore_post(&master->reap);
-    return error;
+    return free_region(master, region);
 }
 
 static int ask_drop(struct asking *asking)
