@@ -21,6 +21,8 @@ static const struct cli_verb space_verbs[] = {
      cli_space_get_help},
     {"drop", "URL NAMESPACE[/REGION] [OPTION...]", "delete a region, or a namespace", cli_space_drop,
      cli_space_drop_help},
+    {"drain", "URL SERVER [OPTION...]", "empty a memory server, so that it can be stopped", cli_space_drain,
+     cli_space_drain_help},
 };
 
 void cli_space_help(FILE *file)
