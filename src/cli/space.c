@@ -109,6 +109,10 @@ static const char *explain_failure(int error)
                "there)";
     case -ENODATA:
         return "a memory server has ended, and with it a part of the content: drop it";
+    case -ETIME:
+        return "a part of it was not written within 10 s, which is a version's time: try again";
+    case -EIO:
+        return "a part of it could not be written to any copy: try again";
     case -ESTALE:
         return "it was dropped meanwhile, or this process stood still for too long: try again";
     case -ETIMEDOUT:
