@@ -21,6 +21,8 @@ static const struct cli_verb space_verbs[] = {
      cli_space_get_help},
     {"drop", "URL NAMESPACE[/REGION] [OPTION...]", "delete a region, or a namespace", cli_space_drop,
      cli_space_drop_help},
+    {"drain", "URL SERVER [OPTION...]", "empty a memory server, so that it can be stopped", cli_space_drain,
+     cli_space_drain_help},
 };
 
 void cli_space_help(FILE *file)
@@ -107,6 +109,10 @@ static const char *explain_failure(int error)
                "there)";
     case -ENODATA:
         return "a memory server has ended, and with it a part of the content: drop it";
+    case -ETIME:
+        return "a part of it was not written within 10 s, which is a version's time: try again";
+    case -EIO:
+        return "a part of it could not be written to any copy: try again";
     case -ESTALE:
         return "it was dropped meanwhile, or this process stood still for too long: try again";
     case -ETIMEDOUT:

@@ -21,6 +21,12 @@ int cli_space_drop(int argc, char **argv);
 /** About drop. */
 void cli_space_drop_help(FILE *file);
 
+/** Empty a memory server, so that it can be stopped. */
+int cli_space_drain(int argc, char **argv);
+
+/** About drain. */
+void cli_space_drain_help(FILE *file);
+
 /** Print names. */
 int cli_space_list(int argc, char **argv);
 

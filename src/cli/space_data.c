@@ -7,6 +7,7 @@
 #include "task/task.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ struct get_options {
 struct put_options {
     const char *secret_file;
     bool force;
+    uint64_t copies;
 };
 
 static const struct base_setting get_settings[] = {
@@ -28,7 +30,16 @@ static const struct base_setting put_settings[] = {
     {.name = "force",
      .type = BASE_SETTING_BOOL,
      .help = "Put it in the place of a region of this name. Clients that hold that keep it as it was.",
-     .offset = offsetof(struct put_options, force)}};
+     .offset = offsetof(struct put_options, force)},
+    {.name = "copies",
+     .type = BASE_SETTING_UINT,
+     .max = TARN_SPACE_COPIES_MAX,
+     .default_text = "0",
+     .metavar = "N",
+     .help = "Make the region copy-on-write, with N copies, each on another memory server: all of these "
+             "servers but "
+             "one may end. 0: one copy, and clients may write it.",
+     .offset = offsetof(struct put_options, copies)}};
 static const struct cli_arguments get_arguments = {get_settings, base_array_count(get_settings)};
 static const struct cli_arguments put_arguments = {put_settings, base_array_count(put_settings)};
 
@@ -46,7 +57,8 @@ void cli_space_put_help(FILE *file)
     (void)fputs(
         "Makes a region of the bytes of FILE, or of the file that standard input is, on all memory\n"
         "servers in turn. What the namespace has too little memory reserved for is reserved. The region\n"
-        "has its name from the beginning: a client may find it before all bytes are there.\n\n",
+        "has its name from the beginning: a client may find it before all bytes are there. With --copies\n"
+        "it takes N chunks in the place of each, and some more are reserved, for its next versions.\n\n",
         file);
     cli_print_options(&put_arguments, file);
 }
@@ -58,7 +70,9 @@ struct transfer {
     struct tarn_space_region *region;
     const char *path; /* of the file, for people */
     int file;
-    uint64_t bytes; /* of the region */
+    uint64_t bytes;      /* of the region */
+    uint64_t step_bytes; /* of it, after which the bar is drawn: of a version, if it is put by versions */
+    uint32_t copies;     /* 0: it is not copy-on-write */
 };
 
 /* ---- put ----------------------------------------------------------------------------------------- */
@@ -95,14 +109,57 @@ static int read_part(const struct transfer *transfer, char *part, size_t bytes)
     return CLI_OK;
 }
 
-static int put_part(const struct transfer *transfer, uint64_t at, char *part, size_t bytes)
+static int put_part(const struct transfer *transfer, struct tarn_space_region *to, uint64_t at, char *part,
+                    size_t bytes)
 {
     const int status = read_part(transfer, part, bytes);
     if (status != CLI_OK)
         return status;
-    const int error =
-        tarn_space_write_at(transfer->region, at, part, bytes, task_now() + CLI_SPACE_DATA_PATIENCE_NS);
+    const int error = tarn_space_write_at(to, at, part, bytes, task_now() + CLI_SPACE_DATA_PATIENCE_NS);
     return error == 0 ? CLI_OK : cli_space_failed(&transfer->name, error);
+}
+
+/* Reserve what some bytes take with all copies, each of which has whole chunks. */
+static int reserve_copies(const struct transfer *transfer, uint64_t bytes)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < transfer->copies && error == 0; i++)
+        error = tarn_space_reserve(transfer->space.joined, bytes, cli_space_deadline());
+    return error;
+}
+
+/* Begin a version, and reserve what it takes if it is the first. The master makes versions, too, where it replaces chunks. */
+static int begin_version(const struct transfer *transfer, uint64_t at, uint64_t bytes,
+                         struct tarn_space_region **ret_draft)
+{
+    const uint64_t deadline_ns = cli_space_deadline();
+    int error;
+    do {
+        error = tarn_space_refresh(transfer->region, deadline_ns);
+        if (error == 0)
+            error = tarn_space_begin(transfer->region, at, bytes, deadline_ns, ret_draft);
+        if (error == -ENOSPC && at == 0)
+            error = reserve_copies(transfer, bytes) == 0 ? -EAGAIN : -ENOSPC;
+    } while ((error == -EAGAIN || error == -EBUSY) && task_sleep(BASE_NS_PER_MS) == 0 &&
+             task_now() < deadline_ns);
+    return error;
+}
+
+/* Put what comes next. With copies it is a version of its own, because one has to be written within a lease. */
+static int put_step(const struct transfer *transfer, uint64_t at, char *part, uint64_t bytes)
+{
+    struct tarn_space_region *to = transfer->region;
+    const bool is_version = transfer->copies > 0;
+    int error = is_version ? begin_version(transfer, at, bytes, &to) : 0;
+    int status = error == 0 ? CLI_OK : cli_space_failed(&transfer->name, error);
+    for (uint64_t done = 0; done < bytes && status == CLI_OK; done += PART_BYTES)
+        status =
+            put_part(transfer, to, done + (is_version ? 0 : at), part, base_min(PART_BYTES, bytes - done));
+    if (to == transfer->region)
+        return status;
+    error = status == CLI_OK ? tarn_space_publish(to, cli_space_deadline()) : 0;
+    tarn_space_drop(to);
+    return error == 0 ? status : cli_space_failed(&transfer->name, error);
 }
 
 /* What the namespace has reserved, that no region has. */
@@ -123,10 +180,25 @@ static int find_spare(void *arg, const struct tarn_space_namespace_row *row)
 static int reserve_rest(const struct transfer *transfer)
 {
     struct spare spare = {.name = transfer->name.space};
+    const uint64_t bytes = transfer->bytes * base_max(transfer->copies, 1U);
     int error = tarn_space_list_namespaces(transfer->space.space, find_spare, &spare, cli_space_deadline());
-    if (error != 0 || spare.bytes >= transfer->bytes)
+    if (error != 0 || spare.bytes >= bytes)
         return error;
-    return tarn_space_reserve(transfer->space.joined, transfer->bytes - spare.bytes, cli_space_deadline());
+    return tarn_space_reserve(transfer->space.joined, bytes - spare.bytes, cli_space_deadline());
+}
+
+static int allocate_region(struct transfer *transfer)
+{
+    const struct tarn_space_alloc_options options = {
+        .name = transfer->name.region, .copy_on_write = transfer->copies > 0, .copies = transfer->copies};
+    struct tarn_space_info info;
+    int error = tarn_space_alloc(transfer->space.joined, transfer->bytes, &options, cli_space_deadline(),
+                                 &transfer->region);
+    if (error != 0)
+        return error;
+    tarn_space_info(transfer->region, &info);
+    transfer->step_bytes = transfer->copies > 0 ? base_max(PART_BYTES, info.chunk_bytes) : PART_BYTES;
+    return 0;
 }
 
 /* Make room for a region of the name. @return 0; -EEXIST; the space's errors */
@@ -144,13 +216,25 @@ static int remove_old(const struct transfer *transfer, bool force)
 /* @return CLI_OK; CLI_FAILED: said */
 static int make_region(struct transfer *transfer, bool force)
 {
-    const struct tarn_space_alloc_options options = {.name = transfer->name.region};
     int error = remove_old(transfer, force);
     if (error == 0)
         error = reserve_rest(transfer);
     if (error == 0)
-        error = tarn_space_alloc(transfer->space.joined, transfer->bytes, &options, cli_space_deadline(),
-                                 &transfer->region);
+        error = allocate_region(transfer);
+    if (error == -ENOSPC && transfer->copies > 1) { /* each copy is rounded up to chunks */
+        error = reserve_copies(transfer, 1);
+        error = error == 0 ? allocate_region(transfer) : error;
+    }
+    if (error == -ENOSPC && transfer->copies > 1)
+        return cli_failed("%s/%s: the memory servers have too little left for %" PRIu32
+                          " copies, each on another one "
+                          "(`tarn space stat`): start more of them, or keep fewer copies",
+                          transfer->name.space, transfer->name.region, transfer->copies);
+    if (error == -EINVAL)
+        return cli_failed(
+            "%s/%s: a region with copies has 24,576 chunks at most, with all of these: start the space "
+            "with a larger --chunk, or put it in parts",
+            transfer->name.space, transfer->name.region);
     if (error == -EEXIST)
         return cli_failed("there already is a region %s in the namespace %s: say --force to replace it",
                           transfer->name.region, transfer->name.space);
@@ -168,7 +252,7 @@ static int open_output(struct transfer *transfer, const char *path)
                                : cli_failed("cannot write %s: %s", transfer->path, strerrordesc_np(errno));
 }
 
-static int get_part(const struct transfer *transfer, uint64_t at, char *part, size_t bytes)
+static int get_step(const struct transfer *transfer, uint64_t at, char *part, uint64_t bytes)
 {
     const int error =
         tarn_space_read_at(transfer->region, at, part, bytes, task_now() + CLI_SPACE_DATA_PATIENCE_NS);
@@ -198,10 +282,10 @@ static int find_region(struct transfer *transfer)
 
 /* ---- both ---------------------------------------------------------------------------------------- */
 
-typedef int part_function(const struct transfer *transfer, uint64_t at, char *part, size_t bytes);
+typedef int step_function(const struct transfer *transfer, uint64_t at, char *part, uint64_t bytes);
 
-/* Move all parts, with a bar. */
-static int move_all(const struct transfer *transfer, const char *label, part_function *move_part)
+/* Move all, step by step, with a bar. */
+static int move_all(const struct transfer *transfer, const char *label, step_function *move_step)
 {
     struct base_account *account = &transfer->space.node->memory;
     struct base_progress progress;
@@ -209,9 +293,10 @@ static int move_all(const struct transfer *transfer, const char *label, part_fun
     int status = part == NULL ? cli_failed("out of memory") : CLI_OK;
     cli_progress_begin(&progress, label, NULL, transfer->bytes);
     progress.silent |= transfer->file == STDOUT_FILENO && isatty(STDOUT_FILENO) == 1;
-    for (uint64_t at = 0; at < transfer->bytes && status == CLI_OK; at += PART_BYTES) {
-        status = move_part(transfer, at, part, base_min(PART_BYTES, transfer->bytes - at));
-        base_progress_update(&progress, base_min(at + PART_BYTES, transfer->bytes));
+    for (uint64_t at = 0; at < transfer->bytes && status == CLI_OK; at += transfer->step_bytes) {
+        const uint64_t bytes = base_min(transfer->step_bytes, transfer->bytes - at);
+        status = move_step(transfer, at, part, bytes);
+        base_progress_update(&progress, at + bytes);
     }
     base_progress_end(&progress);
     base_free(account, part, PART_BYTES);
@@ -223,7 +308,7 @@ static int put_all(struct transfer *transfer, bool force)
     int status = make_region(transfer, force);
     if (status != CLI_OK)
         return status;
-    status = move_all(transfer, "put", put_part);
+    status = move_all(transfer, "put", put_step);
     if (status != CLI_OK) /* nobody shall find a part of it */
         (void)!tarn_space_free(transfer->region, cli_space_deadline());
     tarn_space_drop(transfer->region);
@@ -237,7 +322,7 @@ static int get_all(struct transfer *transfer, const char *path)
         return status;
     status = open_output(transfer, path);
     if (status == CLI_OK)
-        status = move_all(transfer, "get", get_part);
+        status = move_all(transfer, "get", get_step);
     tarn_space_drop(transfer->region);
     return status;
 }
@@ -246,7 +331,7 @@ static int get_all(struct transfer *transfer, const char *path)
 static int read_words(const char *const *words, size_t count, struct transfer *ret_transfer,
                       const char **ret_path)
 {
-    *ret_transfer = (struct transfer){.file = -1};
+    *ret_transfer = (struct transfer){.file = -1, .step_bytes = PART_BYTES};
     if (count != 2 && count != 3)
         return cli_usage("it takes a URL, a namespace with a region, as graph/edges, and perhaps a file");
     *ret_path = count == 2 || strcmp(words[2], "-") == 0 ? NULL : words[2];
@@ -272,6 +357,7 @@ static int run_put(const void *parsed, const char *const *words, size_t count)
     int status = read_words(words, count, &transfer, &path);
     if (status != CLI_OK)
         return status;
+    transfer.copies = (uint32_t)options->copies;
     status = open_input(&transfer, path);
     if (status == CLI_OK)
         status = cli_space_open_joined(words[0], transfer.name.space, options->secret_file, &transfer.space);

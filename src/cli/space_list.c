@@ -42,9 +42,10 @@ void cli_space_list_help(FILE *file)
 void cli_space_stat_help(FILE *file)
 {
     (void)fputs(
-        "Tells which memory servers there are, what they contribute and how much of it no namespace has;\n"
-        "which namespaces there are, and how much is reserved for each that no region has; and of one\n"
-        "that is named the regions, and how many clients hold each.\n\n",
+        "Tells which memory servers there are, what they contribute, how much of it namespaces have and how\n"
+        "much none has, or that one is draining; which namespaces there are, and how much is reserved for\n"
+        "each that no region has; and of one that is named the regions, how many clients hold each, and how\n"
+        "many copies of each chunk there are to be.\n\n",
         file);
     cli_print_options(&stat_arguments, file);
 }
@@ -128,6 +129,8 @@ static int write_server(void *arg, const struct tarn_space_server_row *row)
     base_json_bool(json, "there", row->is_there);
     base_json_u64(json, "bytes", row->bytes);
     base_json_u64(json, "free_bytes", row->free_bytes);
+    base_json_u64(json, "used_bytes", row->used_bytes);
+    base_json_bool(json, "draining", row->is_draining);
     base_json_u64(json, "dirty_bytes", row->dirty_bytes);
     base_json_u64(json, "connections", row->connections);
     base_json_u64(json, "connections_refused_total", row->refused);
@@ -163,6 +166,7 @@ static int write_region(void *arg, const struct tarn_space_region_row *row)
     base_json_u64(json, "bytes", row->bytes);
     base_json_string(json, "class", class_name(row->memory_class));
     base_json_u64(json, "holders", row->holders);
+    base_json_u64(json, "copies", row->copies);
     base_json_object_end(json);
     return 0;
 }
@@ -197,24 +201,31 @@ static int write_stat(const struct cli_space *space)
 
 /* ---- stat, for people ---------------------------------------------------------------------------- */
 
+/* Columns: those of names, before the numbers. */
+enum { NAME_COLUMNS = 24 };
+
 /* What all memory servers have. */
 struct sums {
     uint64_t count;
     uint64_t there;
     uint64_t bytes;
-    uint64_t free_bytes;
+    uint64_t free_bytes; /* of those that get chunks */
 };
 
 static int show_server(void *arg, const struct tarn_space_server_row *row)
 {
     struct sums *sums = arg;
-    char all[BASE_UNITS_ROOM], rest[BASE_UNITS_ROOM], address[256];
+    char all[BASE_UNITS_ROOM], used[BASE_UNITS_ROOM], rest[BASE_UNITS_ROOM], address[256];
+    const char *state = !row->is_there     ? "not there"
+                        : row->is_draining ? "draining"
+                                           : base_format_size(rest, sizeof(rest), row->free_bytes);
     sums->count++;
     sums->there += row->is_there;
     sums->bytes += row->is_there ? row->bytes : 0;
-    sums->free_bytes += row->free_bytes;
-    (void)printf("  %-34s  %10s  %10s  %s\n", row->name, base_format_size(all, sizeof(all), row->bytes),
-                 row->is_there ? base_format_size(rest, sizeof(rest), row->free_bytes) : "not there",
+    sums->free_bytes += row->is_draining ? 0 : row->free_bytes;
+    (void)printf("  %-*s  %10s  %10s  %10s  %s\n", NAME_COLUMNS, row->name,
+                 base_format_size(all, sizeof(all), row->bytes),
+                 base_format_size(used, sizeof(used), row->used_bytes), state,
                  base_log_quote(address, sizeof(address), row->address, strlen(row->address)));
     return 0;
 }
@@ -223,7 +234,7 @@ static int show_namespace(void *arg, const struct tarn_space_namespace_row *row)
 {
     char spare[BASE_UNITS_ROOM];
     (void)arg;
-    (void)printf("  %-34s  %10" PRIu32 "  %10s\n", row->name, row->regions,
+    (void)printf("  %-*s  %10" PRIu32 "  %10s\n", NAME_COLUMNS, row->name, row->regions,
                  base_format_size(spare, sizeof(spare), row->spare_bytes));
     return 0;
 }
@@ -232,9 +243,9 @@ static int show_region(void *arg, const struct tarn_space_region_row *row)
 {
     char bytes[BASE_UNITS_ROOM];
     (void)arg;
-    (void)printf("  %-34s  %10s  %10" PRIu32 "  %5s  0x%" PRIx64 "\n", row->name[0] == '\0' ? "-" : row->name,
-                 base_format_size(bytes, sizeof(bytes), row->bytes), row->holders,
-                 class_name(row->memory_class), row->address);
+    (void)printf("  %-*s  %10s  %10" PRIu32 "  %6" PRIu32 "  %5s  0x%" PRIx64 "\n", NAME_COLUMNS,
+                 row->name[0] == '\0' ? "-" : row->name, base_format_size(bytes, sizeof(bytes), row->bytes),
+                 row->holders, row->copies, class_name(row->memory_class), row->address);
     return 0;
 }
 
@@ -242,18 +253,20 @@ static int show_stat(const struct cli_space *space)
 {
     struct sums sums = {.count = 0};
     char all[BASE_UNITS_ROOM], rest[BASE_UNITS_ROOM];
-    (void)printf("  %-34s  %10s  %10s  %s\n", "memory server", "memory", "free", "address");
+    (void)printf("  %-*s  %10s  %10s  %10s  %s\n", NAME_COLUMNS, "memory server", "memory", "used", "free",
+                 "address");
     int error = tarn_space_list_servers(space->space, show_server, &sums, cli_space_deadline());
     if (error != 0)
         return error;
     (void)printf("  %" PRIu64 " of %" PRIu64 " memory servers are there, with %s, of which %s are free\n\n",
                  sums.there, sums.count, base_format_size(all, sizeof(all), sums.bytes),
                  base_format_size(rest, sizeof(rest), sums.free_bytes));
-    (void)printf("  %-34s  %10s  %10s\n", "namespace", "regions", "spare");
+    (void)printf("  %-*s  %10s  %10s\n", NAME_COLUMNS, "namespace", "regions", "spare");
     error = tarn_space_list_namespaces(space->space, show_namespace, NULL, cli_space_deadline());
     if (error != 0 || space->joined == NULL)
         return error;
-    (void)printf("\n  %-34s  %10s  %10s  %5s  %s\n", "region", "bytes", "held by", "class", "address");
+    (void)printf("\n  %-*s  %10s  %10s  %6s  %5s  %s\n", NAME_COLUMNS, "region", "bytes", "held by", "copies",
+                 "class", "address");
     return tarn_space_list_regions(space->joined, show_region, NULL, cli_space_deadline());
 }
 

@@ -6,7 +6,7 @@
 
 #define PREFIX "tarn_space_"
 
-#define NUMBERS_MAX 6 /* of a row */
+#define NUMBERS_MAX 8 /* of a row */
 
 /* A number of each memory server, or of each namespace. */
 struct family {
@@ -34,6 +34,8 @@ static const struct family server_families[] = {
     {"server_up", "Whether the master is in contact with the memory server."},
     {"server_memory_bytes", "Memory that it contributes."},
     {"server_free_bytes", "Of these, what no namespace has."},
+    {"server_used_bytes", "What namespaces have of it, also while it is not there."},
+    {"server_draining", "Whether what it has is being moved to others."},
     {"server_dirty_bytes", "What it has to zero before another namespace gets it."},
     {"server_connections", "Connections of clients, one for each namespace."},
     {"server_connections_refused_total", "Connections of clients that it has refused."}};
@@ -62,8 +64,9 @@ static int add_row(struct table *table, const struct row *row)
 
 static int add_server(void *arg, const struct tarn_space_server_row *server)
 {
-    struct row row = {.numbers = {server->is_there, server->bytes, server->free_bytes, server->dirty_bytes,
-                                  server->connections, server->refused}};
+    struct row row = {.numbers = {server->is_there, server->bytes, server->free_bytes, server->used_bytes,
+                                  server->is_draining, server->dirty_bytes, server->connections,
+                                  server->refused}};
     memcpy(row.name, server->name, strlen(server->name));
     return add_row(arg, &row);
 }

@@ -27,7 +27,7 @@ def verbs_are_completed(tarn, source):
     expect({"serve", "get", "bench", "help"} <= set(verbs), f"{verbs}")
     expect(completed(tarn, source, "du") == ["dump"] and completed(tarn, source, "help", "du") == ["dump"], "dump")
     expect(completed(tarn, source, "bench", "memc") == ["memcache"] and completed(tarn, source, "fabric", "p") == ["ping"] and
-           completed(tarn, source, "space", "dr") == ["drop"], "verbs of verbs")
+           completed(tarn, source, "space", "dro") == ["drop"], "verbs of verbs")
     expect(completed(tarn, source, "nothing", "") == [], "a verb that there is not")
 
 

@@ -49,19 +49,20 @@ class Part(Process):
 
 
 class Space:
-    """A master and two memory servers."""
+    """A master and its memory servers."""
 
-    def __init__(self, tarn, folder, name, fabric, *options):
+    def __init__(self, tarn, folder, name, fabric, *options, count=2):
         self.tarn = tarn
+        self.count = count
         self.metadata = f"{folder}/{name}"
         self.options = options
-        self.urls = [f"{self.place(folder, name, fabric, i)}" for i in range(3)]
+        self.urls = [f"{self.place(folder, name, fabric, i)}" for i in range(1 + count)]
         self.master, self.servers = None, []
 
     def start(self):
         self.master = self.start_master()
-        self.servers.extend(self.start_server(i) for i in (0, 1))
-        self.await_servers(2)
+        self.servers.extend(self.start_server(i) for i in range(self.count))
+        self.await_servers(self.count)
 
     @staticmethod
     def place(folder, name, fabric, number):
@@ -92,6 +93,11 @@ class Space:
     def stat(self, *words):
         return json.loads(self.do("stat", *words, "--json"))
 
+    def name_of(self, place):
+        """The name of a memory server, which it makes of its address."""
+        at = self.urls[1 + place].split("?")[0].split("//")[-1]
+        return next(server["name"] for server in self.stat()["servers"] if at.removeprefix("unix:") == server["address"])
+
     def await_servers(self, count):
         await_that(lambda: sum(server["there"] for server in self.stat()["servers"]) == count, f"there are not {count} servers")
 
@@ -103,8 +109,8 @@ class Space:
 
 
 @contextlib.contextmanager
-def space_of(tarn, folder, name, fabric=None, options=()):
-    space = Space(tarn, folder, name, fabric, *options)
+def space_of(tarn, folder, name, fabric=None, options=(), count=2):
+    space = Space(tarn, folder, name, fabric, *options, count=count)
     try:
         space.start()
         yield space
@@ -185,11 +191,13 @@ def it_is_told_what_there_is(tarn):
         stat = space.stat("graph")
         expect([server["bytes"] for server in stat["servers"]] == [MEMORY, MEMORY], f"{stat}")
         expect([server["free_bytes"] for server in stat["servers"]] == [MEMORY - 3 * CHUNK] * 2, f"{stat}")
-        expect(stat["regions"] == [{"number": 1, "name": "edges", "address": 0, "bytes": 6 * CHUNK, "class": "bulk", "holders": 0}],
-               f"{stat}")
+        expect([(server["used_bytes"], server["draining"]) for server in stat["servers"]] == [(3 * CHUNK, False)] * 2, f"{stat}")
+        expect(stat["regions"] == [{"number": 1, "name": "edges", "address": 0, "bytes": 6 * CHUNK, "class": "bulk", "holders": 0,
+                                    "copies": 1}], f"{stat}")
         expect([space["name"] for space in stat["namespaces"]] == ["graph", "empty"], f"{stat}")
         lines = space.do("stat", "graph").decode().splitlines()
         expect(any("2 of 2 memory servers" in line for line in lines), f"{lines}")
+        expect(all(len(line) <= 80 for line in lines if "unix" not in line and folder not in line), f"{lines}")
         expect(stat["master"]["regions"] == 1 and stat["master"]["servers"] == 2, f"{stat}")
         metrics = metrics_of(space)
         names = sorted({re.search('server="(.*)"', key)[1] for key in metrics if "{server=" in key})
@@ -330,6 +338,77 @@ def a_memory_server_comes_back(tarn):
                 space.refuses("get", "graph/edges", because="drop it")
 
 
+def copies_outlive_a_server(tarn):
+    content = random.Random(4).randbytes(12 * CHUNK + 5)
+    with serving.folder() as folder:
+        path = written(f"{folder}/content", content)
+        for name, fabric in fabrics(folder).items():
+            with space_of(tarn, folder, name, fabric, count=3) as space:
+                space.do("create", "graph")
+                space.refuses("put", "graph/edges", path, "--copies=4", because="4 copies, each on another one")
+                expect(space.do("list", "graph") == b"", "a part of it is there")
+                space.do("put", "graph/edges", path, "--copies=2")
+                written(path, content[::-1])
+                space.do("put", "graph/edges", path, "--copies=2", "--force")
+                expect(space.do("get", "graph/edges") == content[::-1], "get prints other bytes")
+                region = space.stat("graph")["regions"][0]
+                expect(region["copies"] == 2 and region["bytes"] == len(content), f"{region}")
+                space.servers[1].kill()  # -9
+                expect(space.do("get", "graph/edges") == content[::-1], "they are lost with one server")
+                space.await_servers(2)
+                space.servers[1] = space.start_server(1)
+                space.await_servers(3)
+                drained = space.name_of(0)
+                said = space.do("drain", drained)  # which waits until copies have been made again, and moves some
+                expect(said == f"{drained} has nothing any more: it can be stopped\n".encode(), f"{said}")
+                rows = {server["name"]: server for server in space.stat()["servers"]}
+                expect(rows[drained]["draining"] and rows[drained]["used_bytes"] == 0, f"{rows}")
+                expect(sum(row["used_bytes"] for row in rows.values()) >= 2 * 13 * CHUNK, f"{rows}")
+                expect(metrics_of(space)[f'server_draining{{server="{drained}"}}'] == 1, "it is not counted")
+                expect(b" draining " in space.do("stat"), "it is not told")
+                space.servers.pop(0).stop()
+                expect(space.do("get", "graph/edges") == content[::-1], "they are lost with a server that was drained")
+
+
+def a_server_is_drained_only_where_that_can_be(tarn):
+    with serving.folder() as folder:
+        ours, wrong = secret_of(folder, "ours"), secret_of(folder, "wrong", b"x")
+        with space_of(tarn, folder, "space", options=[f"--servers-secret-file={ours}"]) as space:
+            know = f"--servers-secret-file={ours}"
+            first = space.name_of(0)
+            space.refuses("drain", first, because="the memory servers have a secret")
+            space.refuses("drain", first, f"--servers-secret-file={wrong}", because="another secret")
+            space.refuses("drain", first, f"--servers-secret-file={folder}/none", because="No such file")
+            space.refuses("drain", "nobody", know, because="no memory server nobody; `tarn space stat` has")
+            space.do("create", "graph")
+            space.do("put", "graph/edges", written(f"{folder}/content", bytes(MEMORY + 2 * CHUNK)))
+            space.refuses("drain", first, know, because="have less free memory than")
+            expect(not any(server["draining"] for server in space.stat()["servers"]), "it is drained")
+            space.do("drop", "graph/edges")
+            space.do("drop", "graph")
+            space.do("drain", first, know)
+            expect(b"gets chunks again" in space.do("drain", first, know, "--stop"), "it is not told")
+            expect(not any(server["draining"] for server in space.stat()["servers"]), "it is still drained")
+
+
+def what_holds_draining_up_is_told(tarn):
+    with serving.folder() as folder, space_of(tarn, folder, "space") as space:
+        put_and_get(space, folder, bytes(20 * CHUNK))
+        name = space.name_of(0)
+        with subprocess.Popen([tarn, "space", "get", space.url, "graph/edges"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as idle:
+            expect(idle.stdout.read(1) == b"\0", "nothing comes")  # and it holds the region
+            drain = Process(tarn, "space", "drain", space.url, name)
+            drain.await_line(f"10.0 MiB of {name} are still to be moved: clients hold the regions")
+            drain.signal(signal.SIGINT)
+            expect(drain.wait() == 1, "it does not end")
+            expect(f"draining {name} goes on" in drain.log(), f"{drain.log()}")
+            drain = Process(tarn, "space", "drain", space.url, name)
+            expect(len(idle.stdout.read()) == 20 * CHUNK - 1 and idle.wait() == 0, "it is not read to its end")
+            expect(drain.wait() == 0, f"it is not drained: {drain.log()}")
+        expect(space.do("get", "graph/edges") == bytes(20 * CHUNK), "it is lost")
+
+
 def a_master_comes_back(tarn):
     content = random.Random(3).randbytes(4 * CHUNK)
     with serving.folder() as folder:
@@ -391,7 +470,7 @@ def what_is_wrong_is_told(tarn):
         fails(tarn, "space", "put", url, "a/b", f"{folder}/none", because="No such file")
         fails(tarn, "space", "put", url, "a/b", "/dev/null", because="is no file")
         fails(tarn, "space", "put", url, "a/b", written(f"{folder}/empty", b""), because="is empty")
-        for words in (["list"], ["stat", url, "--json", "--metrics"], ["list", "here"], ["list", url, "a/b"], ["list", url, "a", "b"], ["create", url], ["create", url, "a/b"],
+        for words in (["list"], ["stat", url, "--json", "--metrics"], ["list", "here"], ["list", url, "a/b"], ["list", url, "a", "b"], ["create", url], ["create", url, "a/b"], ["drain", url], ["drain", url, "a b"],
                       ["put", url, "a"], ["put", url, "a/b/c", folder], ["get", url, "a b/c"], ["drop", url, "/x"], ["none"], []):
             is_misuse(tarn, "space", *words)
 
@@ -399,4 +478,5 @@ def what_is_wrong_is_told(tarn):
 if __name__ == "__main__":
     serving.run([what_was_put_is_got, it_is_told_what_there_is, secrets_are_asked_for,
                  strangers_contribute_nothing, one_process_is_enough, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
+                 copies_outlive_a_server, a_server_is_drained_only_where_that_can_be, what_holds_draining_up_is_told,
                  a_memory_server_comes_back, a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])
