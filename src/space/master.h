@@ -236,12 +236,13 @@ static inline uint64_t master_lease_ns(const struct space_master *master)
     return master->lease_ns + master->lease_ns / 100;
 }
 
-/** The number of the server of a place, and that of the chunk there. */
+/** The number of the server of a place. */
 static inline uint32_t master_place_server(uint64_t place)
 {
     return (uint32_t)place;
 }
 
+/** The number of the chunk of a place at its server. */
 static inline uint32_t master_place_chunk(uint64_t place)
 {
     return (uint32_t)((place & ~MASTER_NO_COPY) >> 32);

@@ -38,7 +38,6 @@ static const struct master_server *next_server(const struct space_master *master
     return next;
 }
 
-/* Write the rows of a kind, from a number on, as long as there is room. */
 /* Count the chunks that namespaces have, or that wait to be theirs no more. */
 static uint32_t count_used(const struct master_server *server)
 {
@@ -48,6 +47,7 @@ static uint32_t count_used(const struct master_server *server)
     return count;
 }
 
+/* Write the rows of a kind, from a number on, as long as there is room. */
 static void list_servers(struct asking *asking, uint32_t from)
 {
     const struct master_server *server;
