@@ -171,8 +171,10 @@ static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline
     if (!base_is_power_of_two(chunk_bytes) || lease_ms == 0 || is_new > 1 ||
         (space->chunk_bytes != 0 && chunk_bytes != space->chunk_bytes))
         return -EPROTO;
-    space->chunk_bytes = chunk_bytes;
-    space->chunk_shift = (uint32_t)__builtin_ctzll(chunk_bytes);
+    if (space->chunk_bytes == 0) { /* later on others read it */
+        space->chunk_bytes = chunk_bytes;
+        space->chunk_shift = (uint32_t)__builtin_ctzll(chunk_bytes);
+    }
     base_spin_lock(&space->lock);
     space->lease_ns = lease_ms * BASE_NS_PER_MS;
     space->next_held_until_ns = begin_ns + space->lease_ns;

@@ -94,6 +94,7 @@ struct client_link {
     struct tarn_fabric_connection *connection; /* NULL: there is none now */
     uint32_t users;                            /* tasks that use it, and operations posted over it */
     bool is_connecting;                        /* a task is at it */
+    uint64_t heard_ns;                         /* when an operation posted over it has last been done */
     bool was_away; /* its server may have been restarted since handles were asked for */
 };
 

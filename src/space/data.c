@@ -153,6 +153,8 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
     }
     if (result != 0)
         note_failure(op, piece, result);
+    else if (op->region->copies > 1)
+        piece->over->heard_ns = task_now();
     op->pieces--;
     look_at_end(op);
     piece->over->users--;
@@ -366,13 +368,30 @@ static struct client_piece *find_piece(const struct tarn_space *space, const str
     return NULL;
 }
 
+/* Wait for a piece. @return as tarn_fabric_await(); -EHOSTUNREACH: there are other copies, and over the connection nothing has come for a lease */
+static int await_while_heard(struct tarn_space *space, struct client_piece *piece, uint64_t deadline_ns)
+{
+    const uint64_t begin_ns = task_now();
+    for (;;) {
+        const uint64_t silent_ns = base_max(begin_ns, piece->over->heard_ns) + space->lease_ns;
+        const bool may_fall_silent = piece->owner->region->copies > 1 && silent_ns < deadline_ns;
+        const int error = tarn_fabric_await(&piece->op, 1, may_fall_silent ? silent_ns : deadline_ns);
+        if (error != -ETIMEDOUT || !may_fall_silent)
+            return error;
+        client_take_ended(space, piece->over, NULL);
+        if (base_max(begin_ns, piece->over->heard_ns) + space->lease_ns <= task_now())
+            return -EHOSTUNREACH;
+    }
+}
+
 /* Wait for a piece, and give its connection up if it does not come. */
 static void await_piece(struct tarn_space *space, struct client_piece *piece, uint64_t deadline_ns)
 {
     piece->is_awaited = true;
-    int error = tarn_fabric_await(&piece->op, 1, deadline_ns);
-    if (error != 0)
-        error = tarn_fabric_wait(&piece->op, 1, task_now()); /* that gives the connection up */
+    int error = await_while_heard(space, piece, deadline_ns);
+    if (error != 0 && tarn_fabric_wait(&piece->op, 1, task_now()) != 0 && /* that gives the connection up */
+        error == -EHOSTUNREACH)
+        piece->op.result = error;
     take_piece(space, piece);
 }
 

@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define PAUSE_NS     (10 * BASE_NS_PER_MS) /* before a server is tried again */
-#define SERVER_BYTES (SPACE_IDENTITY_BYTES + 8 + TARN_SPACE_NAME_MAX + SPACE_ADDRESS_MAX)
+#define PAUSE_NS       (10 * BASE_NS_PER_MS) /* before a server is tried again */
+#define PATIENCE_SHARE 4 /* one of several copies is connected with within that part of a lease */
+#define SERVER_BYTES   (SPACE_IDENTITY_BYTES + 8 + TARN_SPACE_NAME_MAX + SPACE_ADDRESS_MAX)
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
@@ -203,6 +204,8 @@ static int try_target(struct tarn_space_region *region, const struct client_targ
 {
     if (target->is_lost)
         return -EHOSTUNREACH;
+    if (region->copies > 1) /* a server that does not answer shall not keep others from being tried */
+        deadline_ns = base_min(deadline_ns, task_now() + region->of->space->lease_ns / PATIENCE_SHARE);
     int error = target->link == NULL ? client_locate(region, deadline_ns) : 0;
     if (error == 0 && target->link == NULL)
         return -ENODATA; /* there is no such copy */

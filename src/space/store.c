@@ -152,6 +152,19 @@ static int gather_set(struct space_master *master, const struct master_set *set)
     return 0;
 }
 
+/* Whether one of the sets before another one changes a node, too: a multi changes each node once. */
+static bool is_changed_before(const struct base_list *sets, const struct master_set *set, const char *path)
+{
+    for (const struct base_list *at = sets->next; at != &set->link; at = at->next) {
+        const struct master_set *other = base_container_of(at, const struct master_set, link);
+        for (const struct master_change *change = other->first; change != NULL; change = change->next) {
+            if (strcmp(change->path, path) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* How many sets, from the first on, have room in one multi: one at least. */
 static uint32_t count_fitting(const struct base_list *sets)
 {
@@ -160,7 +173,7 @@ static uint32_t count_fitting(const struct base_list *sets)
     for (const struct base_list *at = sets->next; at != sets; at = at->next, count++) {
         const struct master_set *set = base_container_of(at, const struct master_set, link);
         for (const struct master_change *change = set->first; change != NULL; change = change->next) {
-            if (!has_room(changes, bytes, change))
+            if (!has_room(changes, bytes, change) || is_changed_before(sets, set, change->path))
                 return base_max(count, 1U);
             changes++;
             bytes += change_bytes(change);
