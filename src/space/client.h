@@ -102,9 +102,9 @@ struct client_link {
 struct client_target {
     struct client_link *link; /* NULL: its place is not known */
     struct tarn_fabric_handle handle;
-    uint64_t words_key; /* of its server's version words, if its region is copy-on-write; 0: not known */
-    uint32_t chunk;     /* number at its server, by which its word is found */
-    bool is_lost;       /* a WRITE of a draft has failed there, so that it is no copy of the others */
+    struct space_words words; /* its server's version words, if its region is copy-on-write */
+    uint32_t chunk;           /* number at its server, by which its word is found */
+    bool is_lost;             /* a WRITE of a draft has failed there, so that it is no copy of the others */
 };
 
 /* Local memory for a region. */

@@ -235,7 +235,7 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
             end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
             return;
         }
-        if (target->words_key == 0) {
+        if (target->words.key == 0) {
             note_word(op->region, 0);
             op->words_left--;
             continue;
@@ -244,8 +244,8 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
         const uint64_t offset = target->chunk * sizeof(piece->word);
         piece->is_of_word = true;
         piece->iov[0] = (struct iovec){.iov_base = &piece->word, .iov_len = sizeof(piece->word)};
-        piece->words = (struct tarn_fabric_handle){.domain = target->handle.domain,
-                                                   .key = target->words_key,
+        piece->words = (struct tarn_fabric_handle){.domain = target->words.domain,
+                                                   .key = target->words.key,
                                                    .bytes = offset + sizeof(piece->word),
                                                    .rights = TARN_FABRIC_MAY_READ};
         piece->op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,

@@ -36,10 +36,12 @@ static int note_places(struct tarn_space_region *region, uint32_t first, struct 
         struct client_target *target = &region->targets[first * region->copies + i];
         struct space_place place;
         space_take_place(cursor, &place);
-        const uint64_t words_key = region->is_versioned ? space_take(cursor, 8) : 0;
+        struct space_words words = {.key = 0};
+        if (region->is_versioned)
+            space_take_words(cursor, &words);
         if (target->handle.key != 0)
             continue;
-        target->words_key = words_key;
+        target->words = words;
         target->chunk = place.chunk;
         target->link = place.server == 0 ? NULL : link_of(region->of, place.server);
         if (target->link == NULL && place.server != 0)
@@ -151,7 +153,7 @@ static void forget_handles(struct client_link *link)
         struct tarn_space_region *region = base_container_of(at, struct tarn_space_region, link);
         for (uint32_t i = 0; i < region->target_count; i++) {
             if (region->targets[i].link == link)
-                region->targets[i].handle.key = region->targets[i].words_key = 0;
+                region->targets[i].handle.key = region->targets[i].words.key = 0;
         }
     }
 }

@@ -105,9 +105,8 @@ struct master_space {
     uint32_t users;             /* methods and sessions that have it */
     struct master_list regions; /* of struct master_region, by number */
     struct master_chunks
-        spare[SPACE_SERVERS_MAX]; /* by server: chunks that are reserved and have no region */
-    uint64_t
-        words_keys[SPACE_SERVERS_MAX]; /* by server: of its version words; 0: not known, or there are none */
+        spare[SPACE_SERVERS_MAX];                /* by server: chunks that are reserved and have no region */
+    struct space_words words[SPACE_SERVERS_MAX]; /* by server: its version words */
     uint64_t spare_count;
     int64_t
         owed; /* chunks that servers which are drained have taken from it, less those that were reserved instead */

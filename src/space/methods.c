@@ -504,12 +504,11 @@ static int ask_places(struct asking *asking)
             place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
         }
         space_put_place(&asking->to, &place);
+        static const struct space_words unknown = {.key = 0};
         if (region->is_versioned)
-            space_put(&asking->to,
-                      place.key != 0 && server->distrust == 0 && !server->must_report
-                          ? region->space->words_keys[server->slot]
-                          : 0,
-                      8);
+            space_put_words(&asking->to, place.key != 0 && server->distrust == 0 && !server->must_report
+                                             ? &region->space->words[server->slot]
+                                             : &unknown);
     }
     return 0;
 }

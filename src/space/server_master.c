@@ -98,7 +98,8 @@ static int obey_mark(void *arg, struct tarn_rpc_request *request)
         error = server_mark(space, base_load_le32(marks), base_load_le32(marks + 4));
     tarn_fabric_mem_fence(); /* clients that READ a word after the answer find what it is now */
     if (error == 0)
-        space_put(&to, space->words->handle.key, 8);
+        space_put_words(&to, &(struct space_words){.domain = space->words->handle.domain,
+                                                   .key = space->words->handle.key});
     server_space_put(space);
     request->result_bytes = (uint32_t)space_cursor_count(&to, request->result);
     return error == 0 && to.is_wrong ? -EINVAL : error;

@@ -33,7 +33,7 @@ static void begin_marking(struct marking *marking)
 static int end_marking(struct marking *marking, uint64_t deadline_ns)
 {
     struct master_server *server = marking->server;
-    uint8_t result[8];
+    uint8_t result[SPACE_WORDS_BYTES];
     if (marking->count == 0)
         return 0;
     base_store_le32(marking->request + 4, marking->count);
@@ -41,7 +41,8 @@ static int end_marking(struct marking *marking, uint64_t deadline_ns)
     int error =
         master_order(server, SPACE_MARK, marking->request, bytes, result, sizeof(result), deadline_ns);
     if (error == 0)
-        marking->space->words_keys[server->slot] = base_load_le64(result);
+        marking->space->words[server->slot] =
+            (struct space_words){.domain = base_load_le64(result), .key = base_load_le64(result + 8)};
     if (error != 0 && error != -ENOTCONN && error != -ENOMEM && error != -ENOSPC && error != -EINVAL) {
         server->must_report = true;
         task_semaphore_post(&server->work);
@@ -123,7 +124,7 @@ int master_mark_all(struct space_master *master, struct master_server *server, u
         if (i >= master->spaces.count)
             continue; /* some have gone meanwhile, so that others come twice */
         struct master_space *space = master->spaces.items[i];
-        space->words_keys[server->slot] = 0;
+        space->words[server->slot].key = 0;
         space->users++;
         error = mark_space(master, server, space, deadline_ns);
         master_space_put(master, space);

@@ -708,8 +708,8 @@ static void reach_for_drafts(struct space_testing *self)
 
     /* a version word is for reading, whoever has its handle */
     const struct client_target *target = &same->targets[0];
-    const struct tarn_fabric_handle handle = {.domain = target->handle.domain,
-                                              .key = target->words_key,
+    const struct tarn_fabric_handle handle = {.domain = target->words.domain,
+                                              .key = target->words.key,
                                               .bytes = BASE_PAGE_BYTES,
                                               .rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE};
     uint64_t word = 0;

@@ -149,6 +149,18 @@ void space_take_keys(struct space_cursor *cursor, struct space_keys *ret_keys)
     ret_keys->words = space_take(cursor, 8);
 }
 
+void space_put_words(struct space_cursor *cursor, const struct space_words *words)
+{
+    space_put(cursor, words->domain, 8);
+    space_put(cursor, words->key, 8);
+}
+
+void space_take_words(struct space_cursor *cursor, struct space_words *ret_words)
+{
+    ret_words->domain = space_take(cursor, 8);
+    ret_words->key = space_take(cursor, 8);
+}
+
 uint64_t space_version_word(uint32_t number)
 {
     return number == 0 ? 0 : (uint64_t)~number << 32 | number; /* halves of two words make none */

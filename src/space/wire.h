@@ -20,6 +20,7 @@ _Static_assert(TARN_SPACE_NAME_MAX == BASE_NAME_MAX, "names are checked by base_
 #define SPACE_PLACE_BYTES    24
 #define SPACE_KEYS_BYTES     24
 #define SPACE_MARK_BYTES     8
+#define SPACE_WORDS_BYTES    16
 #define SPACE_REQUEST_MAX    1024        /* the most bytes of a client's request */
 #define SPACE_RESULT_MAX     (16U << 10) /* the most bytes of a result for a client */
 #define SPACE_SERVER_MAX                                                                                     \
@@ -142,10 +143,22 @@ struct space_place {
     uint64_t key; /* 0: the server is not there */
 };
 
-/** Bytes of a place in an answer. @param is_versioned  with the key of its server's version words, 8 bytes */
+/* The handle of a namespace's version words at a server, without what all have in common. A key of 0: it is not known. */
+struct space_words {
+    uint64_t domain;
+    uint64_t key;
+};
+
+/** Append the handle of version words. */
+void space_put_words(struct space_cursor *cursor, const struct space_words *words);
+
+/** Take the handle of version words. */
+void space_take_words(struct space_cursor *cursor, struct space_words *ret_words);
+
+/** Bytes of a place in an answer. @param is_versioned  with the handle of its server's version words */
 static inline uint32_t space_place_bytes(bool is_versioned)
 {
-    return SPACE_PLACE_BYTES + (is_versioned ? 8 : 0);
+    return SPACE_PLACE_BYTES + (is_versioned ? SPACE_WORDS_BYTES : 0);
 }
 
 /** Append a place. */
