@@ -95,17 +95,6 @@ void master_chunk_place(struct space_master *master, struct master_server *serve
     }
 }
 
-void master_take_spare(struct space_master *master, struct master_server *server)
-{
-    for (uint32_t i = 0; i < master->spaces.count; i++) {
-        struct master_space *space = master->spaces.items[i];
-        space->owed += space->spare[server->slot].count;
-    }
-    if (server->is_live)
-        master_server_sort(master, server);
-    master_poke_servers(master);
-}
-
 void master_server_unsort(struct space_master *master, struct master_server *server)
 {
     server->free = (struct master_chunks){.count = 0};
@@ -308,6 +297,7 @@ static int reserve_at(struct space_master *master, struct master_space *space, s
             for (uint32_t i = 0; i < assignment->count; i++)
                 master_chunk_place(master, server, assignment->chunks[i]);
             *ret_done += assignment->count;
+            space->owed += server->is_draining ? assignment->count : 0; /* meanwhile */
         } else if (error == -ENOMEM || error == -ENOSPC || error == -EINVAL) {
             refuse_assignment(master, assignment);
         } else {
@@ -393,6 +383,18 @@ int master_release(struct space_master *master, struct master_space *space, uint
     }
     master_poke_servers(master);
     return 0;
+}
+
+void master_take_spare(struct space_master *master, struct master_server *server)
+{
+    for (uint32_t i = 0; i < master->spaces.count; i++) {
+        struct master_space *space = master->spaces.items[i];
+        for (; space->spare[server->slot].count > 0; space->owed++) {
+            server->chunks[pop_spare(space, server)].is_leaving = true;
+            server->leaving++;
+        }
+    }
+    master_poke_servers(master);
 }
 
 bool master_bind_one(const struct space_master *master, struct master_region *region, uint32_t place,
