@@ -297,7 +297,8 @@ static int reserve_at(struct space_master *master, struct master_space *space, s
             for (uint32_t i = 0; i < assignment->count; i++)
                 master_chunk_place(master, server, assignment->chunks[i]);
             *ret_done += assignment->count;
-            space->owed += server->is_draining ? assignment->count : 0; /* meanwhile */
+            if (server->is_draining) /* meanwhile */
+                master_owe(master, space, assignment->count);
         } else if (error == -ENOMEM || error == -ENOSPC || error == -EINVAL) {
             refuse_assignment(master, assignment);
         } else {
@@ -389,10 +390,11 @@ void master_take_spare(struct space_master *master, struct master_server *server
 {
     for (uint32_t i = 0; i < master->spaces.count; i++) {
         struct master_space *space = master->spaces.items[i];
-        for (; space->spare[server->slot].count > 0; space->owed++) {
+        const uint32_t count = space->spare[server->slot].count;
+        for (uint32_t k = 0; k < count; k++)
             server->chunks[pop_spare(space, server)].is_leaving = true;
-            server->leaving++;
-        }
+        server->leaving += count;
+        master_owe(master, space, count);
     }
     master_poke_servers(master);
 }

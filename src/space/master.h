@@ -547,6 +547,9 @@ void master_reap_task(void *arg);
  * A task. */
 void master_mend_task(void *arg);
 
+/** Note that chunks were taken from a namespace, instead of which others are to be reserved. */
+void master_owe(struct space_master *master, struct master_space *space, uint32_t count);
+
 /** The method DRAIN, behind the session. Yields. */
 base_must_check int master_drain(struct space_master *master, struct space_cursor *from);
 

@@ -246,6 +246,13 @@ static bool mend_space(struct space_master *master, struct master_space *space)
     return false;
 }
 
+void master_owe(struct space_master *master, struct master_space *space, uint32_t count)
+{
+    space->owed += count;
+    master->must_mend = true;
+    task_semaphore_post(&master->mend);
+}
+
 /* Reserve what servers that are drained have taken from namespaces. */
 static void pay_owed(struct space_master *master, struct master_space *space)
 {
@@ -253,6 +260,7 @@ static void pay_owed(struct space_master *master, struct master_space *space)
     if (owed > 0 && !space->is_deleted && master_count_free(master, false) >= (uint64_t)owed &&
         master_reserve(master, space, (uint64_t)owed, task_now() + master->lease_ns) == 0)
         space->owed -= owed;
+    master->must_mend = master->must_mend || (space->owed > 0 && !space->is_deleted);
 }
 
 /* Whether something of a server's is a region's. */

@@ -263,6 +263,8 @@ static int ask_release(struct asking *asking)
         return -EINVAL;
     if (space == NULL || space->is_deleted)
         return -ENOENT;
+    if (bytes == UINT64_MAX)
+        space->owed = base_min(space->owed, 0);
     return master_release(asking->master, space,
                           bytes == UINT64_MAX ? space->spare_count : chunks_of(asking->master, bytes));
 }

@@ -161,7 +161,8 @@ void master_place_leave(struct space_master *master, struct master_region *regio
     if (--server->chunks[chunk].versions > 0)
         return; /* other versions have it */
     server->chunks[chunk].region_number = 0;
-    region->space->owed += server->is_draining;
+    if (server->is_draining)
+        master_owe(master, region->space, 1);
     if (server->is_live)
         master_chunk_place(master, server, chunk);
 }
