@@ -98,7 +98,20 @@ static void end_copy(struct space_master *master, struct master_session *session
     master_poke_servers(master);
 }
 
-/* Have the server of one place copy what another place holds. */
+/* Wait until a server is not attended any more over a connection. Before it comes again it ends what it was doing. */
+static void await_absence(const struct space_master *master, uint32_t number,
+                          const struct tarn_rpc_connection *connection)
+{
+    struct master_server *server;
+    while (master->failed == 0 && (server = master_server_of(master, number)) != NULL &&
+           server->connection == connection) {
+        server->must_report = true;
+        task_semaphore_post(&server->work);
+        (void)task_sleep(BASE_NS_PER_MS);
+    }
+}
+
+/* Have the server of one place copy what another place holds. After an error it writes there no more, or is not attended. */
 static int copy_chunk(struct space_master *master, struct master_space *space, uint64_t from, uint64_t to)
 {
     uint8_t request[COPY_HEAD + SPACE_ADDRESS_MAX];
@@ -118,12 +131,11 @@ static int copy_chunk(struct space_master *master, struct master_space *space, u
     space_put(&cursor, strlen(source->address), 2);
     space_put(&cursor, 0, 6);
     space_put_bytes(&cursor, source->address, strlen(source->address));
+    const struct tarn_rpc_connection *connection = server->connection;
     int error = master_order(server, SPACE_COPY, request, (uint32_t)space_cursor_count(&cursor, request),
                              NULL, 0, task_now() + master->lease_ns);
-    if (error == -ETIMEDOUT) { /* it may still be at it */
-        server->must_report = true;
-        task_semaphore_post(&server->work);
-    }
+    if (error != 0 && connection != NULL && (error == -ETIMEDOUT || tarn_rpc_error(connection) != 0))
+        await_absence(master, master_place_server(to), connection); /* it may still be at it */
     end_copy(master, session);
     return error;
 }
@@ -197,12 +209,11 @@ static int mend_region(struct space_master *master, struct master_region *region
     master_save_config(master, &set); /* its number is never given again */
     const int stored = master_store(master, &set);
     error = error == 0 ? stored : error;
-    draft->is_mending = false;
     if (error == 0 && region->is_versioned)
         error = master_publish(master, draft, task_now() + 2 * master_lease_ns(master));
     else if (error == 0)
         error = region->is_freed ? -ENOENT : move_region(master, region, draft);
-    region->is_moving = false;
+    region->is_moving = draft->is_mending = false;
     region->holds--;
     draft->holds--;
     master_detach_draft(draft);
