@@ -1,0 +1,13 @@
+/* Copy-on-write regions, and copies, over `verbs`: beside verbs_test.c, because in an emulated machine they take minutes. */
+#include "fabric/verbs_testing.h"
+#include "space/conformance_testing.h"
+
+int main(void)
+{
+    const struct testing_suite suites[] = {space_versions, space_copies, {0}};
+    if (!verbs_testing_prepare())
+        return 77;
+    verbs_testing_be_patient();
+    cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
+    return testing_run_suites("space/verbs_versions", suites, NULL, verbs_testing_setup, NULL);
+}
