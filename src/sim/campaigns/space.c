@@ -192,6 +192,13 @@ static void end_life(struct sim_arena *arena, uint32_t number)
     play->current[number] = NULL;
 }
 
+/* The same where the campaign itself ends the node. */
+static void leave_life(struct sim_arena *arena, uint32_t number)
+{
+    end_life(arena, number);
+    arena->current[number] = NULL;
+}
+
 /* ---- what happens ------------------------------------------------------------------------------- */
 
 static bool is_over(void *arg)
@@ -215,8 +222,7 @@ static int end_master(struct play *play)
         error = sim_world_run(arena->world, TASK_FOREVER, is_over, life);
     if (error != 0)
         return error;
-    end_life(arena, number);
-    arena->current[number] = NULL;
+    leave_life(arena, number);
     if (way == 0)
         return sim_node_close(life->node);
     if (way == 1)
@@ -382,8 +388,7 @@ static void lose_server(struct play *play)
     struct life *life = play->current[number];
     if (life == NULL || !sim_space_is_whole(play))
         return;
-    end_life(arena, number);
-    arena->current[number] = NULL;
+    leave_life(arena, number);
     sim_node_kill(life->node);
 }
 

@@ -110,16 +110,23 @@ static void note_published(const struct user *user, struct version *version)
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
+/* The first word of a chunk that was read and that is not as a version shows it. @return CHUNK_WORDS: there is none */
+static uint64_t find_difference(const struct version *version, uint32_t chunk, const uint8_t *bytes)
+{
+    uint64_t i = version->stamps[chunk] == 0 ? CHUNK_WORDS : 0;
+    while (i < CHUNK_WORDS && base_load_le64(bytes + i * 8) == stamp_of(version->stamps[chunk], i))
+        i++;
+    return i;
+}
+
 static void expect_chunk(const struct user *user, const struct version *version, uint32_t chunk,
                          const uint8_t *bytes)
 {
-    for (uint64_t i = 0; i < CHUNK_WORDS && version->stamps[chunk] != 0; i++) {
-        const uint64_t word = base_load_le64(bytes + i * 8), expected = stamp_of(version->stamps[chunk], i);
-        if (word != expected)
-            sim_fail(world_of(user),
-                     "chunk %" PRIu32 " of version %" PRIu32 " has %016" PRIx64 " instead of %016" PRIx64,
-                     chunk, version->number, word, expected);
-    }
+    const uint64_t i = find_difference(version, chunk, bytes);
+    if (i < CHUNK_WORDS)
+        sim_fail(world_of(user),
+                 "chunk %" PRIu32 " of version %" PRIu32 " has %016" PRIx64 " instead of %016" PRIx64, chunk,
+                 version->number, base_load_le64(bytes + i * 8), stamp_of(version->stamps[chunk], i));
 }
 
 static int read_chunks(struct user *user, struct tarn_space_region *region, uint32_t first, uint32_t count)
@@ -137,14 +144,11 @@ static int read_chunks(struct user *user, struct tarn_space_region *region, uint
 /* Whether all of a version was read as another one shows it. */
 static bool shows(const struct user *user, const struct version *version)
 {
-    for (uint32_t chunk = 0; chunk < version->of->chunks; chunk++) {
-        for (uint64_t i = 0; i < CHUNK_WORDS && version->stamps[chunk] != 0; i++) {
-            if (base_load_le64(user->bytes + chunk * CHUNK_BYTES + i * 8) !=
-                stamp_of(version->stamps[chunk], i))
-                return false;
-        }
-    }
-    return true;
+    uint32_t chunk = 0;
+    while (chunk < version->of->chunks &&
+           find_difference(version, chunk, user->bytes + (uint64_t)chunk * CHUNK_BYTES) == CHUNK_WORDS)
+        chunk++;
+    return chunk == version->of->chunks;
 }
 
 /* Read all of a version that the master has made, and find out what it was made of. @param at_least  a version that was published before */
@@ -173,6 +177,14 @@ static void read_unread(struct user *user, const struct versioned *held, uint32_
     version->is_unread = false;
 }
 
+/* Find out which version a region is that a client has just taken hold of, and what that shows. */
+static void learn_held(struct user *user, struct versioned *held, uint32_t at_least)
+{
+    note_held(user, held, at_least);
+    if (held->version != NULL && held->version->is_unread)
+        read_unread(user, held, at_least);
+}
+
 static void refresh_held(struct user *user, struct versioned *held)
 {
     static const int usual[] = {-ENOENT, 0};
@@ -183,9 +195,7 @@ static void refresh_held(struct user *user, struct versioned *held)
         sim_fail(world_of(user), "a copy-on-write region is lost");
     if (error != 0)
         return;
-    note_held(user, held, newest);
-    if (held->version != NULL && held->version->is_unread)
-        read_unread(user, held, newest);
+    learn_held(user, held, newest);
 }
 
 /* Read what has two copies, of which never both were lost: of an old version they may have been, then the newest is read. */
@@ -378,9 +388,7 @@ static void hold_versioned(struct user *user, struct versioned *held, struct lin
     if (error != 0)
         return;
     *held = (struct versioned){.region = region, .of = of};
-    note_held(user, held, newest);
-    if (held->version != NULL && held->version->is_unread)
-        read_unread(user, held, newest);
+    learn_held(user, held, newest);
 }
 
 static void free_versioned(struct user *user, struct versioned *held)
