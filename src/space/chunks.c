@@ -77,6 +77,13 @@ static uint32_t pop_chunk(const struct master_server *server, struct master_chun
     return chunk;
 }
 
+/* Have a chunk that is in no list leave its namespace. */
+static void have_leave(struct master_server *server, uint32_t chunk)
+{
+    server->chunks[chunk].is_leaving = true;
+    server->leaving++;
+}
+
 void master_chunk_place(struct space_master *master, struct master_server *server, uint32_t chunk)
 {
     struct master_chunk *at = &server->chunks[chunk];
@@ -87,8 +94,7 @@ void master_chunk_place(struct space_master *master, struct master_server *serve
     if (at->space_number == 0) {
         push_chunk(server, &server->free, chunk);
     } else if (space == NULL || space->is_deleted || server->is_draining) {
-        at->is_leaving = true;
-        server->leaving++;
+        have_leave(server, chunk);
     } else {
         push_chunk(server, &space->spare[server->slot], chunk);
         space->spare_count++;
@@ -379,8 +385,7 @@ int master_release(struct space_master *master, struct master_space *space, uint
     for (uint64_t i = 0; i < count; i++) {
         struct master_server *server = next_with_spare(master, space, NULL, NULL, 0);
         base_assert(server != NULL);
-        server->chunks[pop_spare(space, server)].is_leaving = true;
-        server->leaving++;
+        have_leave(server, pop_spare(space, server));
     }
     master_poke_servers(master);
     return 0;
@@ -392,8 +397,7 @@ void master_take_spare(struct space_master *master, struct master_server *server
         struct master_space *space = master->spaces.items[i];
         const uint32_t count = space->spare[server->slot].count;
         for (uint32_t k = 0; k < count; k++)
-            server->chunks[pop_spare(space, server)].is_leaving = true;
-        server->leaving += count;
+            have_leave(server, pop_spare(space, server));
         master_owe(master, space, count);
     }
     master_poke_servers(master);

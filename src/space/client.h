@@ -34,8 +34,8 @@ struct client_piece {
     struct tarn_fabric_op op;
     struct iovec iov[TARN_FABRIC_IOV_MAX];
     struct tarn_space_op *owner;
-    uint32_t target; /* which of its region's it is for */
-    struct client_link *over;
+    struct client_target *target;    /* the copy that it is for … */
+    struct client_link *over;        /* … and the connection over which it is posted */
     struct tarn_fabric_handle words; /* where it reads a version word: of that … */
     uint64_t word;                   /* … and what it was */
     bool is_of_word;                 /* it reads one */
@@ -120,7 +120,7 @@ struct tarn_space_region {
     enum tarn_space_class memory_class;
     uint64_t address; /* of its first byte, which may lie within a region of the master's */
     uint64_t bytes;
-    uint64_t view;        /* the space's when it was asked where the chunks are */
+    uint64_t view;        /* the master's when it told where the chunks are; 0: it has not yet */
     uint64_t skipped;     /* bytes of its first chunk that lie before it */
     uint32_t first_chunk; /* number of its first chunk in the master's region */
     uint32_t chunk_count;
@@ -136,6 +136,13 @@ struct tarn_space_region {
     bool is_draft;
     bool is_outdated; /* a READ has found that a chunk was replaced */
 };
+
+/** Where a copy of a chunk is. */
+static inline struct client_target *client_target_of(const struct tarn_space_region *region, uint32_t chunk,
+                                                     uint32_t copy)
+{
+    return &region->targets[chunk * region->copies + copy];
+}
 
 /** Whether READs of a region look at version words: a draft has none that others change. */
 static inline bool client_looks_at_words(const struct tarn_space_region *region)
@@ -194,9 +201,8 @@ base_must_check int client_locate(struct tarn_space_region *region, uint64_t dea
 /** A copy of a chunk that can be reached now. @return NULL: there is none */
 struct client_target *client_copy(const struct tarn_space_region *region, uint32_t chunk);
 
-/** Give up the copies that a draft has at a server, one of which a WRITE has not reached. @param target  one of them @return false: a chunk
- * would have none */
-bool client_lose_copies(struct tarn_space_region *region, uint32_t target);
+/** Give up the copies that a draft has at a server, one of which a WRITE has not reached. @return false: a chunk would have none */
+bool client_lose_copies(struct tarn_space_region *region, const struct client_link *link);
 
 /** Make one attempt to connect with the servers of all copies of a chunk of a draft. Those that are not reached are given up. @return 0;
  * -EHOSTUNREACH: one is not reached, and has what no other has. Yields. */

@@ -125,12 +125,11 @@ static void look_at_end(struct tarn_space_op *op)
 /* Note that a piece has failed. */
 static void note_failure(struct tarn_space_op *op, const struct client_piece *piece, int result)
 {
-    struct client_target *target = &op->region->targets[piece->target];
     if (op->kind != TARN_FABRIC_READ)
         op->region->is_in_doubt = true;
     else if (op->region->copies > 1)
-        target->handle.key = 0; /* it is located again before it is used */
-    if (is_for_all(op) && result != -ESTALE && client_lose_copies(op->region, piece->target))
+        piece->target->handle.key = 0; /* it is located again before it is used */
+    if (is_for_all(op) && result != -ESTALE && client_lose_copies(op->region, piece->over))
         return; /* the other copies have it, or will */
     if (op->kind != TARN_FABRIC_READ)
         op->region->is_broken = true;
@@ -204,13 +203,13 @@ static void end_op(struct tarn_space_op *op, int result)
 
 /* Take a piece for a part of an operation, at a copy. */
 static struct client_piece *begin_piece(struct tarn_space *space, struct tarn_space_op *op,
-                                        const struct client_target *target)
+                                        struct client_target *target)
 {
     struct client_piece *piece =
         base_container_of(base_list_pop_front(&space->free_pieces), struct client_piece, link);
     piece->owner = op;
     piece->over = target->link;
-    piece->target = (uint32_t)(target - op->region->targets);
+    piece->target = target;
     piece->is_awaited = piece->is_of_word = false;
     return piece;
 }
@@ -229,7 +228,7 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
     const struct tarn_space_region *region = op->region;
     const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).chunk;
     while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
-        const struct client_target *target = client_copy(region, last + 1 - op->words_left);
+        struct client_target *target = client_copy(region, last + 1 - op->words_left);
         if (target == NULL || !client_has_session(space) || region->error != 0) {
             const bool is_stale = region->error != 0 || !client_has_session(space);
             end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
@@ -261,11 +260,11 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
 }
 
 /* Choose where the next part of an operation goes. @return NULL: that is not reached now */
-static const struct client_target *next_target(const struct tarn_space_op *op, uint32_t chunk)
+static struct client_target *next_target(const struct tarn_space_op *op, uint32_t chunk)
 {
     if (!is_for_all(op))
         return client_copy(op->region, chunk);
-    const struct client_target *target = &op->region->targets[chunk * op->region->copies + op->copy];
+    struct client_target *target = client_target_of(op->region, chunk, op->copy);
     return target->is_lost || client_is_reached(target) ? target : NULL;
 }
 
@@ -283,7 +282,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
 {
     while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
-        const struct client_target *target = next_target(op, part.chunk);
+        struct client_target *target = next_target(op, part.chunk);
         if (op->region->error != 0) { /* it was gone when the session was begun again meanwhile */
             end_op(op, op->region->error);
             return;

@@ -223,7 +223,7 @@ static int try_copies(struct tarn_space_region *region, uint32_t chunk, uint64_t
 {
     int first = 0;
     for (uint32_t copy = 0; copy < region->copies; copy++) {
-        const struct client_target *target = &region->targets[chunk * region->copies + copy];
+        const struct client_target *target = client_target_of(region, chunk, copy);
         const int error = try_target(region, target, deadline_ns);
         if (error == 0)
             return 0;
@@ -235,8 +235,7 @@ static int try_copies(struct tarn_space_region *region, uint32_t chunk, uint64_t
 struct client_target *client_copy(const struct tarn_space_region *region, uint32_t chunk)
 {
     for (uint32_t copy = 0; copy < region->copies; copy++) {
-        struct client_target *target =
-            &region->targets[chunk * region->copies + (chunk + copy) % region->copies];
+        struct client_target *target = client_target_of(region, chunk, (chunk + copy) % region->copies);
         if (!target->is_lost && client_is_reached(target))
             return target;
     }
@@ -247,16 +246,15 @@ struct client_target *client_copy(const struct tarn_space_region *region, uint32
 static bool has_other(const struct tarn_space_region *region, uint32_t chunk, const struct client_link *link)
 {
     for (uint32_t copy = 0; copy < region->copies; copy++) {
-        const struct client_target *target = &region->targets[chunk * region->copies + copy];
+        const struct client_target *target = client_target_of(region, chunk, copy);
         if (target->link != NULL && target->link != link && !target->is_lost)
             return true;
     }
     return false;
 }
 
-bool client_lose_copies(struct tarn_space_region *region, uint32_t target)
+bool client_lose_copies(struct tarn_space_region *region, const struct client_link *link)
 {
-    const struct client_link *link = region->targets[target].link;
     for (uint32_t i = 0; i < region->target_count; i++) {
         if (region->targets[i].link == link && !has_other(region, i / region->copies, link))
             return false;
@@ -269,11 +267,10 @@ bool client_lose_copies(struct tarn_space_region *region, uint32_t target)
 int client_reach_copies(struct tarn_space_region *region, uint32_t chunk, uint64_t deadline_ns)
 {
     for (uint32_t copy = 0; copy < region->copies; copy++) {
-        const uint32_t i = chunk * region->copies + copy;
-        struct client_target *target = &region->targets[i];
+        struct client_target *target = client_target_of(region, chunk, copy);
         if (target->is_lost || client_is_reached(target) || try_target(region, target, deadline_ns) == 0)
             continue;
-        if (target->link != NULL && !client_lose_copies(region, i))
+        if (target->link != NULL && !client_lose_copies(region, target->link))
             return -EHOSTUNREACH;
         target->is_lost = true;
     }

@@ -459,9 +459,6 @@ base_must_check int master_publish(struct space_master *master, struct master_re
 base_must_check int master_publish_version(struct space_master *master, struct master_region *draft,
                                            struct space_cursor *from, uint64_t deadline_ns);
 
-/** Have clients believe no version word of before: another view begins. @return its number */
-uint64_t master_next_view(struct space_master *master);
-
 /** The version of a copy-on-write region that has its place, when none is being published. @return NULL: it was freed. Yields. */
 struct master_region *master_await_newest(const struct space_master *master, struct master_region *region);
 

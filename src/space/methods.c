@@ -480,6 +480,7 @@ static int ask_hold(struct asking *asking)
 
 static int ask_places(struct asking *asking)
 {
+    static const struct space_words unknown = {.key = 0};
     struct master_region *region;
     if (!take_held(asking, &region))
         return -EINVAL;
@@ -506,11 +507,9 @@ static int ask_places(struct asking *asking)
             place.key = region->memory_class == TARN_SPACE_WORDS ? keys->words : keys->bulk;
         }
         space_put_place(&asking->to, &place);
-        static const struct space_words unknown = {.key = 0};
+        const bool is_believed = place.key != 0 && server->distrust == 0 && !server->must_report;
         if (region->is_versioned)
-            space_put_words(&asking->to, place.key != 0 && server->distrust == 0 && !server->must_report
-                                             ? &region->space->words[server->slot]
-                                             : &unknown);
+            space_put_words(&asking->to, is_believed ? &region->space->words[server->slot] : &unknown);
     }
     return 0;
 }

@@ -125,7 +125,7 @@ int master_forget(struct space_master *master, struct master_server *server)
     master_forget_server(master, &set, server);
     int error = master_store(master, &set);
     if (error == 0) {
-        master->lost_view = master_next_view(master); /* its process may live on somewhere */
+        master->lost_view = ++master->view; /* its process may live on somewhere */
         master->must_mend = true;
         task_semaphore_post(&master->mend);
         master_server_unsort(master, server);
@@ -143,6 +143,7 @@ static int replace_server(struct space_master *master, struct master_server *ser
               server->number);
     return master_forget(master, server);
 }
+
 static int add_server(struct space_master *master, const struct registration *registration,
                       struct master_server **ret_server)
 {

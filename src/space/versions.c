@@ -238,7 +238,7 @@ static bool renew_place(const struct space_master *master, struct master_region 
            master_bind_one(master, draft, place, NULL);
 }
 
-/* Give a draft new chunks. Where fewer servers are than a chunk is to have copies, it has fewer for now. */
+/* Give a draft new chunks. Where fewer servers are than a chunk is to have copies, it has fewer until it is mended. */
 static int renew_places(struct space_master *master, struct master_region *draft, uint32_t first,
                         uint32_t count)
 {
@@ -290,11 +290,6 @@ int master_begin_version(struct space_master *master, const struct master_sessio
 
 /* ---- publishing --------------------------------------------------------------------------------- */
 
-uint64_t master_next_view(struct space_master *master)
-{
-    return ++master->view;
-}
-
 /* Whether a server has chunks that a draft replaces. */
 static bool has_replaced(const struct master_region *draft, const struct master_server *server)
 {
@@ -310,7 +305,7 @@ static bool has_replaced(const struct master_region *draft, const struct master_
 static void distrust_server(struct space_master *master, struct master_server *server)
 {
     if (server->distrust == 0)
-        server->distrust = master_next_view(master);
+        server->distrust = ++master->view;
     if (server->connection != NULL) {
         server->must_report = true;
         task_semaphore_post(&server->work);
@@ -352,7 +347,7 @@ static uint64_t view_of(struct space_master *master, const struct master_region 
             continue;
         const struct master_server *server = master_server_of(master, number);
         if (server == NULL && master->lost_view == 0)
-            master->lost_view = master_next_view(master);
+            master->lost_view = ++master->view;
         view = base_max(view, server == NULL ? master->lost_view : server->distrust);
     }
     return view;
