@@ -18,6 +18,7 @@
 #include "base/checksum.h"
 #include "base/counter.h"
 #include "base/define.h"
+#include "base/folder.h"
 #include "base/hash.h"
 #include "base/heap.h"
 #include "base/histogram.h"

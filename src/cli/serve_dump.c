@@ -72,24 +72,6 @@ static int open_new(const struct serve *serve, const char *path, FILE **ret_file
     return error;
 }
 
-/* A name is durable when its directory is. */
-static int sync_directory(const char *path)
-{
-    char directory[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t len = slash == NULL ? 0 : (size_t)(slash - path);
-    if (len >= sizeof(directory))
-        return -ENAMETOOLONG;
-    memcpy(directory, path, len);
-    directory[len] = 0;
-    int fd = open(slash == NULL ? "." : len == 0 ? "/" : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int error = fsync(fd) == 0 ? 0 : -errno;
-    (void)close(fd);
-    return error;
-}
-
 static int write_moment(const struct dump *dump, struct cli_records *records)
 {
     struct tarn_depot *depot = dump->depot;
@@ -127,7 +109,7 @@ static int write_dump(const struct dump *dump, struct cli_records *records)
     if (error == 0 && rename(new_path, path) != 0)
         error = -errno;
     if (error == 0)
-        return sync_directory(path);
+        return base_folder_sync(&serve_node(dump->serve)->memory, path);
     (void)unlink(new_path);
     return error;
 }

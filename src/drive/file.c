@@ -44,26 +44,9 @@ static int check_kind(const struct drive_opening *opening, const struct stat *st
     }
 }
 
-/* Open the folder of a path. @return descriptor or negative errno */
-static int open_folder(const struct drive_opening *opening)
-{
-    const char *slash = strrchr(opening->path, '/');
-    size_t length = slash == NULL ? 0 : (size_t)(slash - opening->path) + 1;
-    char *folder = base_alloc(&opening->node->memory, length + 2);
-    if (folder == NULL)
-        return -ENOMEM;
-    memcpy(folder, opening->path, length);
-    folder[length] = '.'; /* "." or "FOLDER/." */
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        fd = -errno;
-    base_free(&opening->node->memory, folder, length + 2);
-    return fd;
-}
-
 static bool has_folder(const struct drive_opening *opening)
 {
-    int fd = open_folder(opening);
+    int fd = base_folder_open(&opening->node->memory, opening->path);
     if (fd >= 0)
         (void)close(fd);
     return fd != -ENOENT;
@@ -214,17 +197,6 @@ static int check_same(struct drive_opening *opening, struct stat *ret_status)
 
 /* ---- making ------------------------------------------------------------------------------------ */
 
-/* Make the name of a file durable. @return 0 or negative errno */
-static int sync_folder(struct drive_opening *opening)
-{
-    int fd = open_folder(opening);
-    if (fd < 0)
-        return fd;
-    int error = fsync(fd) != 0 ? -errno : 0;
-    (void)close(fd);
-    return error;
-}
-
 static int check_size(const struct drive_opening *opening, uint64_t bytes)
 {
     if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
@@ -276,7 +248,7 @@ static int make_file(struct drive_opening *opening)
     if (error == 0 && (ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0))
         error = -errno;
     if (error == 0)
-        error = sync_folder(opening);
+        error = base_folder_sync(&opening->node->memory, opening->path); /* its name is durable, too */
     return error == 0 ? 0 : refuse_file(opening, error, open_reason(opening, error));
 }
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -206,18 +205,6 @@ static int run_aside(struct filing *filing)
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-/* Make the names in the folder of the memory file durable. */
-static int sync_folder(const struct space_server *server)
-{
-    char path[PATH_MAX];
-    memcpy(path, server->memory_file, sizeof(path));
-    const int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int error = fd < 0 || fsync(fd) != 0 ? -errno : 0;
-    if (fd >= 0)
-        (void)close(fd);
-    return error;
-}
-
 static void name_next(const struct space_server *server, char *ret_path)
 {
     (void)snprintf(ret_path, NEXT_ROOM, "%s.tmp", server->memory_file);
@@ -255,7 +242,7 @@ static int save_all(struct filing *filing)
         error = -errno;
     if (error != 0)
         (void)unlink(path);
-    return error == 0 ? sync_folder(server) : error;
+    return error == 0 ? base_folder_sync(&server->node->memory, server->memory_file) : error;
 }
 
 static void save_contents(struct space_server *server)
@@ -403,6 +390,6 @@ int server_remove_file(struct space_server *server)
     int error = server->has_loaded && unlink(server->memory_file) != 0 ? -errno : 0;
     server->is_to_be_saved = error == 0;
     if (error == 0 && server->has_loaded)
-        error = sync_folder(server);
+        error = base_folder_sync(&server->node->memory, server->memory_file);
     return error == 0 ? 0 : tell_failure(server, "cannot remove a memory file", error);
 }
