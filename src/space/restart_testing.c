@@ -73,24 +73,13 @@ static void write_surely(struct tarn_space_region *region, const uint8_t *bytes)
     assert_int_equal(error, 0);
 }
 
-static struct tarn_space_region *begin_draft(struct tarn_space_region *region)
-{
-    struct tarn_space_region *draft;
-    int error;
-    do /* chunks of versions that nobody holds any more come back before long */
-        error = tarn_space_begin(region, TESTING_CHUNK_BYTES, TESTING_CHUNK_BYTES, SOON, &draft);
-    while ((error == -ENOSPC || error == -EAGAIN) && task_sleep(BASE_NS_PER_MS) == 0);
-    assert_int_equal(error, 0);
-    return draft;
-}
-
 /* Publish another middle chunk. @param bytes  what the region has then */
 static void publish_middle(struct tarn_space_region *region, uint8_t *bytes, unsigned seed)
 {
     int error;
     testing_fill(bytes + TESTING_CHUNK_BYTES, TESTING_CHUNK_BYTES, seed);
     do {
-        struct tarn_space_region *draft = begin_draft(region);
+        struct tarn_space_region *draft = space_testing_begin(region, 1, 1);
         error = tarn_space_write_at(draft, 0, bytes + TESTING_CHUNK_BYTES, TESTING_CHUNK_BYTES, SOON);
         if (error == 0)
             error = tarn_space_publish(draft, SOON);

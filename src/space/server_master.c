@@ -251,10 +251,11 @@ static int be_attended(struct space_server *server, struct tarn_rpc_connection *
 static int serve_master(struct space_server *server, struct tarn_rpc_connection *connection,
                         struct tarn_rpc_connection *questions)
 {
-    server_forget_marks(server); /* what it has missed meanwhile it does not know */
     int error = register_self(server, connection);
-    if (error == 0)
-        error = report_chunks(server, connection);
+    if (error != 0)
+        return error;            /* it stands by, or has not missed this server yet */
+    server_forget_marks(server); /* what was published meanwhile they do not know */
+    error = report_chunks(server, connection);
     if (error != 0)
         return error;
     server->questions = questions;

@@ -168,3 +168,16 @@ struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, u
     assert_int_equal(tarn_space_alloc(of, bytes, &options, TESTING_SECONDS(60), &region), 0);
     return region;
 }
+
+struct tarn_space_region *space_testing_begin(struct tarn_space_region *region, uint32_t first,
+                                              uint32_t chunks)
+{
+    struct tarn_space_region *draft;
+    int error;
+    do
+        error = tarn_space_begin(region, first * TESTING_CHUNK_BYTES, chunks * TESTING_CHUNK_BYTES,
+                                 TESTING_SECONDS(60), &draft);
+    while (error == -ENOSPC && task_sleep(BASE_NS_PER_MS) == 0);
+    assert_int_equal(error, 0);
+    return draft;
+}

@@ -67,4 +67,8 @@ void space_testing_delete(struct tarn_space_namespace *of);
 struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, uint64_t bytes,
                                               enum tarn_space_class memory_class);
 
+/** Begin a draft of some chunks, waiting for those of versions that nobody holds any more. */
+struct tarn_space_region *space_testing_begin(struct tarn_space_region *region, uint32_t first,
+                                              uint32_t chunks);
+
 #endif

@@ -34,25 +34,12 @@ static void write_stamps(struct tarn_space_region *draft, uint32_t chunks, uint6
     assert_int_equal(try_stamps(draft, chunks, version), 0);
 }
 
-static struct tarn_space_region *begin_draft(struct tarn_space_region *region, uint32_t first,
-                                             uint32_t chunks)
-{
-    struct tarn_space_region *draft;
-    int error;
-    do /* chunks of versions that nobody holds any more come back before long */
-        error =
-            tarn_space_begin(region, first * TESTING_CHUNK_BYTES, chunks * TESTING_CHUNK_BYTES, SOON, &draft);
-    while (error == -ENOSPC && task_sleep(BASE_NS_PER_MS) == 0);
-    assert_int_equal(error, 0);
-    return draft;
-}
-
 /* Publish a version of some chunks. @return its draft, which is a part of the new version */
 static struct tarn_space_region *publish_draft(struct tarn_space_region *region, uint32_t first,
                                                uint32_t chunks, uint64_t version)
 {
     for (;;) {
-        struct tarn_space_region *draft = begin_draft(region, first, chunks);
+        struct tarn_space_region *draft = space_testing_begin(region, first, chunks);
         write_stamps(draft, chunks, version);
         const int error = tarn_space_publish(draft, SOON);
         if (error == 0)
@@ -133,7 +120,7 @@ static void see_versions(struct space_testing *self)
     expect_versions(held, (const uint64_t[]){1, 1, 1});
     assert_true(tarn_space_is_current(held));
 
-    draft = begin_draft(region, 1, 1);
+    draft = space_testing_begin(region, 1, 1);
     write_stamps(draft, 1, 2);
     expect_versions(held, (const uint64_t[]){1, 1, 1}); /* nothing is published */
     assert_true(tarn_space_is_current(held));
@@ -283,12 +270,12 @@ static void write_one_at_a_time(struct space_testing *self)
     struct tarn_space_region *region = make_region(of), *same, *draft, *second;
     assert_int_equal(tarn_space_join_ns(other, "a", NULL, 0, SOON, &joined), 0);
     assert_int_equal(tarn_space_find(joined, "r", SOON, &same), 0);
-    draft = begin_draft(region, 0, 1);
+    draft = space_testing_begin(region, 0, 1);
     assert_int_equal(tarn_space_begin(same, 0, TESTING_CHUNK_BYTES, SOON, &second), -EBUSY);
     assert_int_equal(tarn_space_begin(region, 2 * TESTING_CHUNK_BYTES, TESTING_CHUNK_BYTES, SOON, &second),
                      -EBUSY);
     tarn_space_drop(draft); /* it gives up */
-    second = begin_draft(same, 2, 1);
+    second = space_testing_begin(same, 2, 1);
     write_stamps(second, 1, 2);
     assert_int_equal(tarn_space_publish(second, SOON), 0);
     tarn_space_drop(second);
@@ -303,7 +290,7 @@ static void write_one_at_a_time(struct space_testing *self)
     assert_true(tarn_space_is_current(region));
 
     /* a region that is freed under a draft */
-    draft = begin_draft(region, 0, CHUNKS);
+    draft = space_testing_begin(region, 0, CHUNKS);
     assert_int_equal(tarn_space_free(same, SOON), 0);
     assert_int_equal(tarn_space_free(region, SOON), -ENOENT);
     assert_int_equal(tarn_space_publish(draft, SOON), -ENOENT);
@@ -344,7 +331,7 @@ static void free_by_old_name(struct space_testing *self)
         if (error == 0)
             break;
     } while (task_sleep(BASE_NS_PER_MS) == 0);
-    draft = begin_draft(region, 0, CHUNKS);
+    draft = space_testing_begin(region, 0, CHUNKS);
     assert_int_equal(tarn_space_delete_ns(of, SOON), 0);
     assert_int_equal(tarn_space_publish(draft, SOON), -ENOENT);
     tarn_space_drop(draft);
@@ -537,14 +524,14 @@ static void restart_between_steps(struct space_testing *self)
     struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 3 * CHUNKS);
     struct tarn_space_region *region = make_region(of), *old, *draft;
     assert_int_equal(tarn_space_find(of, "r", SOON, &old), 0);
-    draft = begin_draft(region, 0, CHUNKS);
+    draft = space_testing_begin(region, 0, CHUNKS);
     restart_master(self);
     assert_int_equal(tarn_space_publish(draft, SOON), -ESTALE);
     tarn_space_drop(draft);
     await_current(region, 1);
     expect_versions(region, (const uint64_t[]){1, 1, 1});
 
-    draft = begin_draft(region, 0, 2);
+    draft = space_testing_begin(region, 0, 2);
     write_stamps(draft, 2, 2);
     restart_master(self);
     assert_int_equal(tarn_space_publish(draft, SOON), -ESTALE);
@@ -618,7 +605,7 @@ static void lose_server(struct space_testing *self)
     assert_int_equal(tarn_space_find(joined, "r", SOON, &held), 0);
     assert_int_equal(read_version(held, kept), 1);
     assert_true(tarn_space_is_current(held));
-    draft = begin_draft(region, lost, 1); /* where the chunk is that it replaces */
+    draft = space_testing_begin(region, lost, 1); /* where the chunk is that it replaces */
     write_stamps(draft, 1, 2);
     space_testing_close_server(self, place);
     space_testing_await_servers(self, TESTING_SERVERS - 1);
@@ -626,7 +613,7 @@ static void lose_server(struct space_testing *self)
     assert_true(unreached == -EHOSTUNREACH || unreached == -ETIME);
     tarn_space_drop(draft);
     do {
-        draft = begin_draft(region, lost, 1); /* elsewhere */
+        draft = space_testing_begin(region, lost, 1); /* elsewhere */
         write_stamps(draft, 1, 2);
     } while (retry_publishing(draft));
     assert_int_equal(read_version(held, kept), 1);
@@ -638,7 +625,7 @@ static void lose_server(struct space_testing *self)
     space_testing_await_servers(self, TESTING_SERVERS);
     assert_int_equal(tarn_space_refresh(region, SOON), 0);
     do {
-        draft = begin_draft(region, lost, 1);
+        draft = space_testing_begin(region, lost, 1);
         write_stamps(draft, 1, 3);
     } while (retry_publishing(draft));
     assert_int_equal(read_version(held, lost), 2);
@@ -688,7 +675,7 @@ static void reach_for_drafts(struct space_testing *self)
     assert_int_equal(ask_with(other, SPACE_BEGIN, (const uint32_t[]){space, number, 0}, 3), -EINVAL);
     assert_int_equal(ask_with(other, SPACE_PUBLISH, (const uint32_t[]){space, number, 1}, 3), -EINVAL);
 
-    draft = begin_draft(region, 0, 1);
+    draft = space_testing_begin(region, 0, 1);
     write_stamps(draft, 1, 2);
     /* another's draft, and one of the future */
     for (uint32_t i = 0; i < 2; i++) {
