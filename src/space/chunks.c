@@ -228,18 +228,28 @@ static struct master_server *next_with_free(struct space_master *master, const s
     return NULL;
 }
 
-/* Divide a reservation among the servers, in turn. @param ret_counts  chunks of each, by slot */
-static void divide(struct space_master *master, uint64_t count, uint32_t *ret_counts)
+/* A part of a reservation: the chunks of one server. */
+struct share {
+    struct space_master *master;
+    struct master_space *space;
+    uint32_t slot, count;
+    uint32_t done; /* so many are reserved */
+    uint64_t deadline_ns;
+    int error;
+};
+
+/* Divide a reservation among the servers, in turn. */
+static void divide(struct space_master *master, uint64_t count, struct share *shares)
 {
     for (uint64_t i = 0; i < count; i++) {
         struct master_server *server = next_with_free(master, NULL, 0);
         base_assert(server != NULL);
         server->free.count--; /* until all are divided */
-        ret_counts[server->slot]++;
+        shares[server->slot].count++;
     }
     for (uint32_t slot = 0; slot < master->slots; slot++) {
         if (master->servers[slot] != NULL)
-            master->servers[slot]->free.count += ret_counts[slot];
+            master->servers[slot]->free.count += shares[slot].count;
     }
 }
 
@@ -254,7 +264,7 @@ static void refuse_assignment(struct space_master *master, const struct assignme
 
 /* Have a server assign chunks, and note the handles. */
 static int assign_chunks(struct space_master *master, const struct master_space *space,
-                         const struct assignment *assignment, uint64_t deadline_ns)
+                         const struct assignment *assignment)
 {
     struct master_server *server = assignment->server;
     const uint32_t request_bytes = 8 + 4 * assignment->count;
@@ -269,7 +279,7 @@ static int assign_chunks(struct space_master *master, const struct master_space 
     for (uint32_t i = 0; i < assignment->count; i++)
         space_put(&cursor, assignment->chunks[i], 4);
     int error = master_order(server, SPACE_ASSIGN, request, request_bytes, request + request_bytes,
-                             result_bytes, deadline_ns);
+                             result_bytes, task_now() + master->lease_ns);
     cursor = space_cursor_from(request + request_bytes, result_bytes);
     for (uint32_t i = 0; i < assignment->count && error == 0; i++)
         space_take_keys(&cursor, &server->chunks[assignment->chunks[i]].keys);
@@ -277,78 +287,112 @@ static int assign_chunks(struct space_master *master, const struct master_space 
     return error;
 }
 
-/* Reserve chunks of one server. @param ret_done  how many were, also on failure */
-static int reserve_at(struct space_master *master, struct master_space *space, struct master_server *server,
-                      uint32_t count, uint64_t deadline_ns, uint32_t *ret_done)
+/* Have a server assign some chunks of a share. If it is not known what it has done, it is to report anew: what it says then is true.
+ * @return 0; -ENOMEM; -EINPROGRESS: it went meanwhile, or others were faster */
+static int reserve_some(struct share *share, struct assignment *assignment)
 {
-    struct base_account *account = &master->node->memory;
+    struct space_master *master = share->master;
+    struct master_server *server = master->servers[share->slot];
+    if (server == NULL || !server->is_live || server->free.count < assignment->count)
+        return -EINPROGRESS;
+    assignment->server = server;
+    for (uint32_t i = 0; i < assignment->count; i++) {
+        assignment->chunks[i] = pop_chunk(server, &server->free);
+        server->chunks[assignment->chunks[i]].space_number = share->space->number;
+    }
+    const struct tarn_rpc_connection *connection = server->connection;
+    int error = assign_chunks(master, share->space, assignment);
+    if (master->servers[share->slot] != server || server->connection != connection || !server->is_live)
+        return -EINPROGRESS;
+    if (error == 0) {
+        for (uint32_t i = 0; i < assignment->count; i++)
+            master_chunk_place(master, server, assignment->chunks[i]);
+        share->done += assignment->count;
+        if (server->is_draining) /* meanwhile */
+            master_owe(master, share->space, assignment->count);
+        return 0;
+    }
+    if (error == -ENOMEM || error == -ENOSPC || error == -EINVAL) {
+        refuse_assignment(master, assignment);
+        return error;
+    }
+    server->must_report = true;
+    task_semaphore_post(&server->work);
+    return -EINPROGRESS;
+}
+
+static void reserve_share(void *arg)
+{
+    struct share *share = arg;
+    struct base_account *account = &share->master->node->memory;
     struct assignment *assignment = base_alloc(account, sizeof(*assignment));
-    int error = assignment == NULL ? -ENOMEM : 0;
-    while (error == 0 && *ret_done < count) {
-        assignment->server = server;
-        assignment->count = base_min(count - *ret_done, (uint32_t)ASSIGN_MAX);
-        if (!server->is_live || server->free.count < assignment->count) {
-            error = -ENOSPC; /* it went meanwhile, or others were faster */
-            break;
-        }
-        for (uint32_t i = 0; i < assignment->count; i++) {
-            assignment->chunks[i] = pop_chunk(server, &server->free);
-            server->chunks[assignment->chunks[i]].space_number = space->number;
-        }
-        const struct tarn_rpc_connection *connection = server->connection;
-        error = assign_chunks(master, space, assignment, deadline_ns);
-        if (server->connection != connection || !server->is_live)
-            break; /* it was sorted anew: what it reports when it is back is true */
-        if (error == 0) {
-            for (uint32_t i = 0; i < assignment->count; i++)
-                master_chunk_place(master, server, assignment->chunks[i]);
-            *ret_done += assignment->count;
-            if (server->is_draining) /* meanwhile */
-                master_owe(master, space, assignment->count);
-        } else if (error == -ENOMEM || error == -ENOSPC || error == -EINVAL) {
-            refuse_assignment(master, assignment);
-        } else {
-            server->must_report = true;
-            task_semaphore_post(&server->work);
-        }
+    share->error = assignment == NULL ? -ENOMEM : 0;
+    while (share->error == 0 && share->done < share->count) {
+        assignment->count = base_min(share->count - share->done, (uint32_t)ASSIGN_MAX);
+        share->error = share->done > 0 && task_now() >= share->deadline_ns ? -EINPROGRESS
+                                                                           : reserve_some(share, assignment);
     }
     base_free(account, assignment, sizeof(*assignment));
+}
+
+/* Reserve the shares of all servers at once. @return the last error of one; 0 */
+static int reserve_shares(struct share *shares, uint32_t slots, uint64_t *ret_done)
+{
+    struct task_group group;
+    int error = 0;
+    task_group_init(&group);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        if (shares[slot].count > 0 &&
+            task_spawn(NULL, &group, "space-reserve", reserve_share, &shares[slot]) != 0)
+            reserve_share(&shares[slot]);
+    }
+    if (task_group_join(&group, TASK_FOREVER) != 0) {
+        task_group_cancel(&group);
+        task_group_join_firmly(&group);
+    }
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        *ret_done += shares[slot].done;
+        error = shares[slot].error != 0 ? shares[slot].error : error;
+    }
     return error;
 }
 
 int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
                    uint64_t deadline_ns)
 {
-    uint32_t counts[SPACE_SERVERS_MAX] = {0};
+    struct base_account *account = &master->node->memory;
     uint64_t done = 0;
     int error = await_free(master, count, deadline_ns);
     if (error != 0)
         return error;
-    divide(master, count, counts);
+    const uint32_t slots = master->slots; /* others may come from now on, but are given nothing */
+    struct share *shares = base_alloc(account, slots * sizeof(*shares));
+    if (shares == NULL)
+        return -ENOMEM;
+    for (uint32_t slot = 0; slot < slots; slot++)
+        shares[slot] =
+            (struct share){.master = master, .space = space, .slot = slot, .deadline_ns = deadline_ns};
+    divide(master, count, shares);
     space->users++;
-    for (uint32_t slot = 0; slot < SPACE_SERVERS_MAX && error == 0; slot++) {
-        struct master_server *server = master->servers[slot];
-        uint32_t here = 0;
-        if (counts[slot] > 0)
-            error = server == NULL ? -ENOSPC
-                                   : reserve_at(master, space, server, counts[slot], deadline_ns, &here);
-        done += here;
-    }
+    error = reserve_shares(shares, slots, &done);
     if (error != 0)
         (void)master_release(master, space, base_min(done, space->spare_count));
     master_space_put(master, space);
-    return error == -ETIMEDOUT ? -EINPROGRESS : error;
+    base_free(account, shares, slots * sizeof(*shares));
+    return error;
 }
 
-int master_reserve_place(struct space_master *master, struct master_region *region, uint32_t place,
-                         uint64_t deadline_ns)
+int master_reserve_place(struct space_master *master, struct master_region *region, uint32_t place)
 {
     struct master_server *server = next_with_free(master, region, place);
-    uint32_t done = 0;
-    int error = server == NULL ? 0 : reserve_at(master, region->space, server, 1, deadline_ns, &done);
-    if (error == 0 && (server == NULL || done == 1))
-        return master_bind_one(master, region, place, server) ? 0 : -ENOSPC;
-    return error == 0 ? -EHOSTUNREACH : error;
+    struct share share = {.master = master,
+                          .space = region->space,
+                          .slot = server == NULL ? 0 : server->slot,
+                          .count = server != NULL};
+    reserve_share(&share);
+    if (share.error != 0)
+        return share.error;
+    return master_bind_one(master, region, place, server) ? 0 : -ENOSPC;
 }
 
 /* ---- releasing, binding ------------------------------------------------------------------------- */

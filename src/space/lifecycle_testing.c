@@ -98,6 +98,29 @@ static void chunks_pass_between_namespaces(struct testing_fabric *testing)
     space_testing_run(testing, 0, pass_chunks);
 }
 
+/* Reserve with deadlines that pass at any point of what the master does for it: memory servers stay with the master. */
+static void reserve_in_haste(struct space_testing *self)
+{
+    enum { TRIES = 300, STEP_NS = 2000 };
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 0);
+    struct space_master_stats stats;
+    for (uint64_t i = 0; i < TRIES; i++) {
+        assert_true(tarn_space_reserve(of, TESTING_SERVERS * TESTING_CHUNK_BYTES, task_now() + i * STEP_NS) !=
+                    -ENOSPC);
+        space_master_stats(self->master, &stats);
+        assert_int_equal(stats.servers, TESTING_SERVERS);
+        assert_int_equal(tarn_space_release(of, UINT64_MAX, SOON), 0); /* also what was reserved too late */
+    }
+    reserve_chunks(of, TESTING_SERVERS, 0);
+    space_testing_delete(of);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
+}
+
+static void haste_costs_no_server(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, reserve_in_haste);
+}
+
 /* ---- regions ------------------------------------------------------------------------------------ */
 
 static void place_regions(struct space_testing *self)
@@ -365,6 +388,7 @@ static void a_write_in_doubt_is_fenced(struct testing_fabric *testing)
 #define SUITE(EACH)                                                                                          \
     EACH(secrets_are_known)                                                                                  \
     EACH(chunks_pass_between_namespaces)                                                                     \
+    EACH(haste_costs_no_server)                                                                              \
     EACH(regions_are_placed)                                                                                 \
     EACH(regions_come_and_go)                                                                                \
     EACH(what_is_held_lives)                                                                                 \

@@ -401,16 +401,16 @@ void master_take_spare(struct space_master *master, struct master_server *server
 void master_server_unsort(struct space_master *master, struct master_server *server);
 
 /**
- * Reserve chunks for a namespace. @param count  of chunks. @return 0; -ENOSPC, -EINPROGRESS (not until the
- * deadline): nothing is reserved. Yields.
+ * Reserve chunks for a namespace, of all servers at once. @param count  of chunks. @return 0; -ENOSPC, -ENOMEM, -EINPROGRESS (not until
+ * the deadline, or a server went meanwhile: ask again): nothing is reserved. Yields.
  */
 base_must_check int master_reserve(struct space_master *master, struct master_space *space, uint64_t count,
                                    uint64_t deadline_ns);
 
 /** Reserve a chunk, and bind it to a place of a region: on a server that is not drained, and that has no copy of the same chunk of
- * the region. If none of these has a free one, it is a spare one of the namespace. @return 0; -ENOSPC; errors of orders. Yields. */
+ * the region. If none of these has a free one, it is a spare one of the namespace. @return as master_reserve(). Yields. */
 base_must_check int master_reserve_place(struct space_master *master, struct master_region *region,
-                                         uint32_t place, uint64_t deadline_ns);
+                                         uint32_t place);
 
 /** The number of chunks that are free, on servers that are not drained. @param with_leaving  with those that are about to be */
 uint64_t master_count_free(const struct space_master *master, bool with_leaving);
@@ -468,7 +468,7 @@ void master_detach_draft(struct master_region *draft);
 /** Have memory servers mark the chunks of a new copy-on-write region, or the new ones of a draft. @param base  the draft's; NULL:
  * it is none @return 0; -ENOMEM; -ENOSPC; -EHOSTUNREACH. Yields. */
 base_must_check int master_mark_new(struct space_master *master, struct master_region *region,
-                                    const struct master_region *base, uint64_t deadline_ns);
+                                    const struct master_region *base);
 
 /** Have a memory server that has come mark all chunks of versions that are current. @return an error of the connection's.
  * Yields. */

@@ -145,7 +145,7 @@ static int renew_chunk(struct space_master *master, struct master_region *draft,
                        const struct master_region *base, uint32_t index)
 {
     master_place_leave(master, draft, index);
-    int error = master_reserve_place(master, draft, index, task_now() + master->lease_ns);
+    int error = master_reserve_place(master, draft, index);
     const uint64_t source = source_of(master, base, index);
     if (error == 0)
         error = source == 0 ? -EHOSTUNREACH : copy_chunk(master, draft->space, source, draft->places[index]);
@@ -204,7 +204,7 @@ static int mend_region(struct space_master *master, struct master_region *region
     const uint32_t count = renew_chunks(master, draft, region);
     int error = count == 0 ? -ENOSPC : 0;
     if (error == 0 && region->is_versioned)
-        error = master_mark_new(master, draft, region, task_now() + master->lease_ns);
+        error = master_mark_new(master, draft, region);
     master_set_init(&set);
     master_save_config(master, &set); /* its number is never given again */
     const int stored = master_store(master, &set);

@@ -366,7 +366,7 @@ static int make_region(struct asking *asking, const struct wish *wish, const str
     region->holds++; /* nothing takes it while it is stored */
     int error = master_bind(master, region, node);
     if (error == 0 && region->is_versioned)
-        error = master_mark_new(master, region, NULL, asking->deadline_ns);
+        error = master_mark_new(master, region, NULL);
     if (error == 0 && wish->space->is_deleted) /* meanwhile: it would be stored again with the region */
         error = -ENOENT;
     if (error == 0) {

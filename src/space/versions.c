@@ -83,12 +83,13 @@ static int mark_chunks(struct space_master *master, struct master_server *server
 }
 
 int master_mark_new(struct space_master *master, struct master_region *region,
-                    const struct master_region *base, uint64_t deadline_ns)
+                    const struct master_region *base)
 {
     int error = 0;
     for (uint32_t slot = 0; slot < master->slots && error == 0; slot++) {
         if (master->servers[slot] != NULL)
-            error = mark_chunks(master, master->servers[slot], region, base, true, deadline_ns);
+            error =
+                mark_chunks(master, master->servers[slot], region, base, true, task_now() + master->lease_ns);
     }
     return error == 0 || error == -ENOMEM || error == -ENOSPC ? error : -EHOSTUNREACH;
 }
@@ -273,7 +274,7 @@ int master_begin_version(struct space_master *master, const struct master_sessio
     draft->holds++;                                             /* it stays meanwhile */
     error = renew_places(master, draft, first, count);
     if (error == 0)
-        error = master_mark_new(master, draft, base, deadline_ns);
+        error = master_mark_new(master, draft, base);
     master_set_init(&set);
     master_save_config(master, &set); /* the number is told, and never given again */
     const int stored = master_store(master, &set);
@@ -371,7 +372,7 @@ static int taint_replaced(struct space_master *master, const struct master_regio
     const uint64_t patience_ns = task_now() + master->lease_ns / PATIENCE_SHARE;
     int error = 0;
     for (uint32_t slot = 0; slot < master->slots && error == 0; slot++)
-        error = taint_at(master, slot, draft, base_min(deadline_ns, patience_ns));
+        error = taint_at(master, slot, draft, patience_ns);
     const uint64_t view = view_of(master, draft);
     while (error == 0 && view != 0 && !is_known(master, view))
         error = master->failed != 0 ? -ESHUTDOWN : master_await_moment(deadline_ns);
