@@ -5,6 +5,7 @@
 #include "space/space.h"
 #include "bench/case.h"
 #include "bench/world.h"
+#include "cluster/cluster.h"
 #include "fabric/fabric.h"
 #include "lab/server.h"
 #include "lab/usage.h"
@@ -14,7 +15,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-enum { SERVERS = 3, PATH_ROOM = 64, ADDRESS_ROOM = 100 };
+enum { SERVERS = 3, PATH_ROOM = 64, ADDRESS_ROOM = 100, URL_ROOM = 300, NODE_BYTES = 100 };
 
 #define SPIN_NS     20000
 #define WAIT_NS     (60 * BASE_NS_PER_SECOND)
@@ -26,6 +27,7 @@ struct options {
     struct base_setting_list only;
     struct base_setting_list providers;
     struct base_setting_list sizes;
+    const char *cluster;
 };
 
 static const char *const cases[] = {"read", "map", "alloc", NULL};
@@ -36,6 +38,11 @@ static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "providers", providers, "Of these alone: shm, tcp.", .metavar = "NAME[,...]"),
     BENCH_OPTION(LIST, "sizes", sizes, "What a read moves, 8 to 64M, multiples of 8.",
                  .metavar = "SIZE[,...]", .default_text = "8,4K,1M,64M"),
+    BENCH_OPTION(
+        STRING, "cluster", cluster,
+        "Where the master keeps its metadata: a path of an ensemble, below which each run leaves its own. "
+        "Default: a file in memory.",
+        .metavar = "URL"),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
@@ -51,6 +58,7 @@ static const struct bench_list lists[] = {
 struct job {
     struct bench *bench;
     const char *url;
+    const char *cluster; /* NULL: a file in memory */
     uint64_t bytes;
 };
 
@@ -62,7 +70,8 @@ struct run {
     char path[PATH_ROOM];
     char addresses[1 + SERVERS][ADDRESS_ROOM]; /* the master's, and those of memory servers */
     struct tarn_fabric *fabric;
-    char url[PATH_ROOM + 8]; /* of the cluster */
+    char url[URL_ROOM];      /* of the cluster */
+    struct cluster *cluster; /* where it is measured by itself */
     struct space_master *master;
     struct space_server *servers[SERVERS];
     struct tarn_space *space;
@@ -85,8 +94,13 @@ static int choose_addresses(struct run *run)
         error = lab_find_port(&port);
         (void)snprintf(run->addresses[i], ADDRESS_ROOM,
                        is_shm(run->job) ? "/tmp/tarn-bench-%u" : "127.0.0.1:%u", port);
-        if (i == 0)
-            (void)snprintf(run->path, PATH_ROOM, "/dev/shm/tarn-bench-%u.tarn", port);
+        if (i > 0)
+            continue;
+        (void)snprintf(run->path, PATH_ROOM, "/dev/shm/tarn-bench-%u.tarn", port);
+        if (run->job->cluster == NULL)
+            (void)snprintf(run->url, URL_ROOM, "solo:%s", run->path);
+        else
+            (void)snprintf(run->url, URL_ROOM, "%s/%u", run->job->cluster, port);
     }
     return error;
 }
@@ -94,7 +108,6 @@ static int choose_addresses(struct run *run)
 static int open_space(struct run *run, struct bench_world *world)
 {
     char name[16];
-    (void)snprintf(run->url, sizeof(run->url), "solo:%s", run->path);
     int error = tarn_fabric_open(world->node, run->job->url, &run->fabric);
     const struct space_master_options master = {.fabric = run->fabric,
                                                 .address = run->addresses[0],
@@ -185,11 +198,16 @@ static void run_main(void *arg)
     close_space(run);
 }
 
+static int run_world(struct run *run, task_function *function)
+{
+    const struct bench_world_options options = {.sched_count = 2, .sched = {.spin_ns = SPIN_NS}};
+    return bench_world_run(run->job->bench, &options, function, run);
+}
+
 static int measure_with(const struct job *job, struct bench_sample *sample, int (*measure)(struct run *run))
 {
     struct run run = {.job = job, .sample = sample, .measure = measure};
-    const struct bench_world_options options = {.sched_count = 2, .sched = {.spin_ns = SPIN_NS}};
-    return bench_world_run(job->bench, &options, run_main, &run);
+    return run_world(&run, run_main);
 }
 
 /* Repeat a step for the length of a measurement, and time each. */
@@ -284,6 +302,34 @@ static int measure_copy(void *arg, struct bench_sample *sample)
 
 /* ---- mapping, allocating ------------------------------------------------------------------------- */
 
+/* Store a node as long as a region's, in the cluster's store alone. */
+static int put_node(struct run *run)
+{
+    static const uint8_t data[NODE_BYTES];
+    return cluster_put(run->cluster, 0, "/regions/1", data, sizeof(data), CLUSTER_ANY);
+}
+
+static void store_main(void *arg)
+{
+    struct bench_world *world = arg;
+    struct run *run = world->arg;
+    const struct cluster_options options = {.name = "bench"};
+    world->error = choose_addresses(run);
+    if (world->error == 0)
+        world->error = cluster_join(world->node, run->url, &options, &run->cluster);
+    if (world->error != 0)
+        return;
+    world->error = repeat(run, put_node);
+    cluster_leave(run->cluster);
+    (void)unlink(run->path);
+}
+
+static int measure_store(void *arg, struct bench_sample *sample)
+{
+    struct run run = {.job = arg, .sample = sample};
+    return run_world(&run, store_main);
+}
+
 static int map_again(struct run *run)
 {
     tarn_space_unmap(run->region);
@@ -346,20 +392,31 @@ static int run_read(struct job *job)
     return bench_case_finish(self);
 }
 
-static int run_one(struct job *job, const char *name, const char *unit, const char *subject,
-                   int (*measure)(void *arg, struct bench_sample *sample))
+static int run_map(struct job *job)
 {
     struct bench_case *self;
-    int error = open_case(job, name, unit, &self);
+    int error = open_case(job, "map", "maps/s", &self);
     if (error != 0)
         return error;
-    bench_case_subject(self, subject, measure, job);
+    bench_case_subject(self, "map", measure_map, job);
+    return bench_case_finish(self);
+}
+
+static int run_alloc(struct job *job)
+{
+    struct bench_case *self;
+    int error = open_case(job, "alloc", "operations/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "cluster", job->cluster == NULL ? "solo" : "zookeeper");
+    bench_case_subject(self, "alloc and free", measure_alloc, job);
+    bench_case_subject(self, "the store's put", measure_store, job);
     return bench_case_finish(self);
 }
 
 static int run_provider(struct bench *bench, const struct options *options, const char *url)
 {
-    struct job job = {.bench = bench, .url = url};
+    struct job job = {.bench = bench, .url = url, .cluster = options->cluster};
     int error = 0;
     for (size_t i = 0; i < options->sizes.count && error == 0 && bench_is_wanted(&options->only, "read");
          i++) {
@@ -368,9 +425,9 @@ static int run_provider(struct bench *bench, const struct options *options, cons
     }
     job.bytes = CHUNK_BYTES;
     if (error == 0 && bench_is_wanted(&options->only, "map"))
-        error = run_one(&job, "map", "maps/s", "map", measure_map);
+        error = run_map(&job);
     if (error == 0 && bench_is_wanted(&options->only, "alloc"))
-        error = run_one(&job, "alloc", "regions/s", "alloc", measure_alloc);
+        error = run_alloc(&job);
     return error;
 }
 

@@ -233,7 +233,7 @@ struct share {
     struct space_master *master;
     struct master_space *space;
     uint32_t slot, count;
-    uint32_t done; /* so many are reserved */
+    uint32_t done; /* of them, those that are reserved */
     uint64_t deadline_ns;
     int error;
 };

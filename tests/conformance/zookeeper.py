@@ -36,10 +36,11 @@ def free_ports(count):
 
 
 class Ensemble:
-    """Three servers. Those that have run before go on with what they have stored."""
+    """Three servers. Those that have run before go on with what they have stored. @param syncs  whether they wait for their disks"""
 
-    def __init__(self, folder):
+    def __init__(self, folder, syncs=False):
         self.folder = folder
+        self.syncs = "yes" if syncs else "no"
         self.processes = [None] * SERVERS
         self.ports = []
         self.cases = 0
@@ -78,7 +79,7 @@ class Ensemble:
             if process is None:
                 with open(f"{self.folder}/{i}/log", "a", encoding="utf-8") as log:
                     self.processes[i] = subprocess.Popen(
-                        [*TOGETHER, "java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
+                        [*TOGETHER, "java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dzookeeper.forceSync={self.syncs}",
                          "-cp", JAR, "org.apache.zookeeper.server.quorum.QuorumPeerMain", f"{self.folder}/{i}/settings"],
                         stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
