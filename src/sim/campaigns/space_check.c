@@ -203,14 +203,17 @@ static void delete_all(struct play *play, struct tarn_space *space, uint32_t nam
 {
     const char *text = name == 0 ? "one" : "other";
     struct tarn_space_namespace *of;
-    int error = tarn_space_join_ns(space, text, text, name * 3, task_now() + PATIENCE_NS, &of);
-    if (error == 0) {
+    int error;
+    do {
+        error = tarn_space_join_ns(space, text, text, name * 3, task_now() + PATIENCE_NS, &of);
+        if (error != 0)
+            break;
         check_regions(play, of);
         check_versions(play, of);
         sim_space_fate(play, name, of->number)->deletes++;
         error = tarn_space_delete_ns(of, task_now() + PATIENCE_NS);
         tarn_space_leave_ns(of);
-    }
+    } while (error == -ECONNRESET); /* the master's term ended: nobody knows whether it is deleted */
     if (error != 0 && error != -ENOENT)
         sim_fail(play->arena.world, "at the end a namespace could not be deleted: %d", error);
     for (uint32_t i = 0; i < play->fate_count && error == -ENOENT; i++) {
