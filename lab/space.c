@@ -21,6 +21,7 @@ enum { SERVERS = 3, PATH_ROOM = 64, ADDRESS_ROOM = 100, URL_ROOM = 300, NODE_BYT
 #define WAIT_NS     (60 * BASE_NS_PER_SECOND)
 #define CHUNK_BYTES (UINT64_C(4) << 20)
 #define CHUNKS      32 /* of each memory server */
+#define SPARE       8  /* for what is allocated: what was dropped comes back in the background */
 
 struct options {
     struct bench_options common;
@@ -151,7 +152,7 @@ static int open_region(struct run *run)
     if (error == 0)
         error = tarn_space_create_ns(run->space, "bench", NULL, 0, deadline_ns, &run->of);
     if (error == 0)
-        error = tarn_space_reserve(run->of, bytes + CHUNK_BYTES, deadline_ns);
+        error = tarn_space_reserve(run->of, bytes + SPARE * CHUNK_BYTES, deadline_ns);
     if (error == 0)
         error = tarn_space_alloc(run->of, bytes, NULL, deadline_ns, &run->region);
     if (error == 0)
