@@ -135,8 +135,9 @@ bool sim_space_is_whole(const struct play *play)
     const struct life *life = sim_space_leader(play);
     const struct space_master *master = life == NULL ? NULL : life->master;
     for (uint32_t i = play->masters; i < play->masters + play->servers; i++) {
-        if (play->current[i] == NULL || play->current[i]->server == NULL)
-            return false;
+        const struct life *server = play->current[i];
+        if (server == NULL || server->server == NULL || !atomic_load(&server->server->is_attended))
+            return false; /* the master may not have missed the one before it yet */
     }
     for (uint32_t i = 0; master != NULL && i < master->spaces.count; i++) {
         const struct master_space *space = master->spaces.items[i];
