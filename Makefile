@@ -92,6 +92,11 @@ ensemble: program ## see what masters agree on with three real ZooKeeper servers
 	@python3 tests/conformance/zookeeper.py build/tests/conformance/conformance_cluster_suites build/tests/conformance/conformance_cluster_member
 	@python3 tests/conformance/masters.py build/tarn build/tests/conformance/conformance_space_worker
 
+.PHONY: protocol
+protocol: ## look at all interleavings of the hash store's protocol, and find the broken ones out (ARGS="CLIENTS OPERATIONS")
+	@tools/packages protocol
+	@tests/model/hash/check.py $(ARGS)
+
 .PHONY: lint
 lint: ## check the repository's rules, the layout and what clang-tidy knows
 	@tools/packages lint
