@@ -109,7 +109,7 @@ void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
                        void (*function)(struct space_testing *self))
 {
     static _Atomic unsigned number;
-    const bool is_usual = lease_ns == 0 || testing->subject->is_slow;
+    const bool is_usual = lease_ns == 0 || (testing->subject->is_slow && lease_ns < TESTING_LEASE_NS);
     struct space_testing self = {.testing = testing, .lease_ns = is_usual ? TESTING_LEASE_NS : lease_ns};
     const unsigned own = atomic_fetch_add(&number, 1);
     if (testing->drive != NULL)

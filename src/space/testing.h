@@ -52,7 +52,7 @@ void space_testing_await_free(const struct space_testing *self, uint64_t count);
 /** Connect a client. */
 struct tarn_space *space_testing_connect(const struct space_testing *self);
 
-/** Run a test with all of it, and a client. @param lease_ns  0, or a slow provider: TESTING_LEASE_NS */
+/** Run a test with all of it, and a client. @param lease_ns  0, or less with a slow provider: TESTING_LEASE_NS */
 void space_testing_run(struct testing_fabric *testing, uint64_t lease_ns,
                        void (*function)(struct space_testing *self));
 
