@@ -7,7 +7,8 @@
  * value; an operation returns what the key had at a moment between its begin and its end; a key is inserted only where it
  * is absent. That is linearizability: every change has its moment, the swap.
  *
- * A client may end for good between any two steps. Others may take its lock at any moment: nothing here relies on clocks.
+ * A client that dies is one that takes no further step, and in each state others may go on without it. They may take its
+ * lock at any moment: nothing here relies on clocks. A collect reads its slots in the order of their ranks.
  *
  * Options (-D): CLIENTS, OPERATIONS of each; RECOVERIES, at most so many locks are taken from others. The known-bad variants,
  * each of which must fail: NO_LOCK, ONE_COLLECT, CLEARED_VERSIONS, EARLY_REUSE, DUPLICATE_CLEARED, NO_BUMP.
@@ -53,7 +54,6 @@ intent intents[CLIENTS];
 byte now[KEYS];
 byte busy[CLIENTS]; /* with key + 1 */
 short had[CLIENTS];
-bool has_died;
 byte recoveries;
 
 #define HAS(slot, k) (state[slot] != EMPTY && key_of[record[slot]] == k)
@@ -284,7 +284,6 @@ proctype client(byte me)
         :: goto put
         :: is_delete = true; goto get
         :: goto move
-        :: !has_died -> has_died = true; break
         fi;
 
 get: /* and delete, which differs in what it does with what it finds */
