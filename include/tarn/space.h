@@ -67,6 +67,15 @@ TARN_API TARN_MUST_CHECK int tarn_space_connect(struct tarn_fabric *fabric, cons
 /** End the session. All that was made of the space must have been given back: regions dropped, namespaces left. Yields. */
 TARN_API void tarn_space_disconnect(struct tarn_space *space);
 
+/**
+ * The number of the present session with the master. No other session of this space gets it (but for chance: numbers have 64 bits),
+ * and nobody learns from it what the session's connections are made with, so it may be told to anybody. It stays while the lease is
+ * renewed, also by another master; when a session is lost and another one begun, that has another number.
+ *
+ * @return 0: there is none now. Never waits.
+ */
+TARN_API uint64_t tarn_space_session(const struct tarn_space *space);
+
 /* ---- namespaces --------------------------------------------------------------------------------- */
 
 /**
@@ -100,6 +109,19 @@ TARN_API void tarn_space_leave_ns(struct tarn_space_namespace *space_namespace);
  */
 TARN_API TARN_MUST_CHECK int tarn_space_delete_ns(struct tarn_space_namespace *space_namespace,
                                                   uint64_t deadline_ns);
+
+/**
+ * Ask whether a session is over for good, so that nothing which it has posted can arrive any more in the namespace's regions: its lease has
+ * ended or its client has disconnected, it will never be resumed, and all memory servers have ended its connections. Memory of servers that
+ * are lost for good is excepted, which has no place in any region that can be mapped.
+ *
+ * @param session  a tarn_space_session() of any client. A number that no session has is that of one that is over
+ * @return 0: it is; -EBUSY: not yet, or not known yet: it is live; or a memory server has not fenced it, or is away and may still serve it
+ *         (in both cases perhaps for the sake of another session of the namespace); or the master has led for less than a lease. Ask again.
+ *         Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_space_session_ended(struct tarn_space_namespace *space_namespace,
+                                                      uint64_t session, uint64_t deadline_ns);
 
 /**
  * Reserve memory for a namespace: chunks of memory servers, in turn, are made ready for its clients. Rounded up to chunks.
@@ -397,6 +419,9 @@ struct tarn_space_op {
     const struct iovec *iov; /**< READ and WRITE: local memory */
     uint32_t iov_count;      /**< at most TARN_FABRIC_IOV_MAX */
     uint64_t compare, operand;
+    uint64_t
+        session; /**< the session in which it must be done (tarn_space_session()); 0: any. Once another one is present nothing of it is
+                        posted any more, also none of its later parts, and it ends with -ESTALE */
 
     /* set by the space */
     uint64_t before; /**< CAS and FAA: the word before */
@@ -419,7 +444,8 @@ TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *op
  *
  * @return 0; the first error among them: -EINVAL (beyond the region, or a field is not as above); -EHOSTUNREACH (a memory
  *         server is not reached; a WRITE may have been done in part); -ENODATA (it was lost, with the region's content);
- *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part); -EACCES
+ *         -ESTALE (the lease ended meanwhile, so that the result does not count: a WRITE may have been done in part; or the operation's
+ *         `session` is not the present one); -EACCES
  *         (a swap in a region of another class); -EROFS (a WRITE to a copy-on-write region that is no draft);
  *         -ETIMEDOUT, -ECANCELED: the connections of those that have not finished are given up. Yields.
  */

@@ -134,14 +134,21 @@ bool client_holds(const struct tarn_space *space)
     return task_now() < atomic_load_explicit(&space->held_until_ns, memory_order_relaxed);
 }
 
+uint64_t tarn_space_session(const struct tarn_space *space)
+{
+    return atomic_load(&space->state) == CLIENT_LOST ? 0 : space->session_number;
+}
+
 static int draw_session(struct tarn_space *space)
 {
     uint8_t id[SPACE_SESSION_BYTES];
     int error = task_random_bytes(space->node, id, sizeof(id));
-    if (error != 0)
-        return error;
+    const uint64_t number = error == 0 ? space_session_number(id) : 0;
+    if (number == 0)
+        return error == 0 ? -ENOMEM : error;
     base_spin_lock(&space->lock);
     memcpy(space->session, id, sizeof(id));
+    space->session_number = number;
     base_spin_unlock(&space->lock);
     return 0;
 }
@@ -608,14 +615,14 @@ void tarn_space_leave_ns(struct tarn_space_namespace *of)
     base_free(&of->space->node->memory, of, sizeof(*of));
 }
 
-/* Ask something about a namespace. @param bytes  of memory; 0: not asked for */
-static int ask_of_namespace(struct tarn_space_namespace *of, enum space_method method, bool with_bytes,
-                            uint64_t bytes, uint64_t deadline_ns)
+/* Ask something about a namespace. @param number  bytes of memory, or of a session */
+static int ask_of_namespace(struct tarn_space_namespace *of, enum space_method method, bool with_number,
+                            uint64_t number, uint64_t deadline_ns)
 {
     uint8_t request[SPACE_REQUEST_MAX];
     struct space_cursor end = client_begin_of(request, of, 0);
-    if (with_bytes)
-        space_put(&end, bytes, 8);
+    if (with_number)
+        space_put(&end, number, 8);
     return client_ask(of->space, method, request, &end, NULL, 0, deadline_ns, NULL);
 }
 
@@ -632,4 +639,9 @@ int tarn_space_reserve(struct tarn_space_namespace *of, uint64_t bytes, uint64_t
 int tarn_space_release(struct tarn_space_namespace *of, uint64_t bytes, uint64_t deadline_ns)
 {
     return ask_of_namespace(of, SPACE_RELEASE, true, bytes, deadline_ns);
+}
+
+int tarn_space_session_ended(struct tarn_space_namespace *of, uint64_t session, uint64_t deadline_ns)
+{
+    return ask_of_namespace(of, SPACE_ENDED, true, session, deadline_ns);
 }

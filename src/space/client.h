@@ -59,6 +59,7 @@ struct tarn_space {
     struct task_worker keeper;
     struct base_spin lock;
     uint8_t session[SPACE_SESSION_BYTES];
+    uint64_t session_number; /* by which others know it; the keeper does not use it */
     uint64_t lease_ns;
     uint64_t next_held_until_ns; /* the end of the lease of a session that is being begun */
     uint64_t told_view;          /* the master's view, as it has told it last */

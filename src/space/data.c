@@ -222,6 +222,15 @@ static void post_piece(struct tarn_space *space, struct client_piece *piece)
     tarn_fabric_post(piece->over->connection, &piece->op, 1);
 }
 
+/* Whether an operation may be posted. What is posted then goes over connections of the present session, because nothing yields in between and
+ * another session begins without any (client_give_up_session()). @return 0; -ESTALE: its region or its session is gone */
+static int check_op(const struct tarn_space_op *op)
+{
+    if (op->session != 0 && op->session != tarn_space_session(op->region->of->space))
+        return -ESTALE;
+    return op->region->error;
+}
+
 /* Post READs of the version words of the chunks of which an operation has read all, in the order of the chunks. */
 static void post_words(struct tarn_space *space, struct tarn_space_op *op)
 {
@@ -229,8 +238,8 @@ static void post_words(struct tarn_space *space, struct tarn_space_op *op)
     const uint32_t last = part_at(region, op->offset + op->bytes - 1, 1).chunk;
     while (op->words_left > 0 && !base_list_empty(&space->free_pieces)) {
         struct client_target *target = client_copy(region, last + 1 - op->words_left);
-        if (target == NULL || !client_has_session(space) || region->error != 0) {
-            const bool is_stale = region->error != 0 || !client_has_session(space);
+        const bool is_stale = check_op(op) != 0 || !client_has_session(space);
+        if (target == NULL || is_stale) {
             end_op(op, is_stale ? -ESTALE : -EHOSTUNREACH);
             return;
         }
@@ -283,8 +292,9 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
     while (op->done_bytes < op->bytes && !base_list_empty(&space->free_pieces)) {
         const struct part part = part_at(op->region, op->offset + op->done_bytes, op->bytes - op->done_bytes);
         struct client_target *target = next_target(op, part.chunk);
-        if (op->region->error != 0) { /* it was gone when the session was begun again meanwhile */
-            end_op(op, op->region->error);
+        const int error = check_op(op); /* the session may have been begun again meanwhile */
+        if (error != 0) {
+            end_op(op, error);
             return;
         }
         if (target == NULL || !client_has_session(space))
@@ -322,8 +332,9 @@ static int begin_op(struct tarn_space_op *op)
     op->pieces = op->words_left = op->copy = 0;
     op->result = 0;
     op->finished = op->has_run = false;
-    if (op->region->error != 0)
-        return op->region->error;
+    const int error = check_op(op);
+    if (error != 0)
+        return error;
     if (op->kind == TARN_FABRIC_WRITE && client_looks_at_words(op->region))
         return -EROFS;
     if (is_swap(op->kind)) {

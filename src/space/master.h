@@ -140,6 +140,7 @@ struct master_region {
 
 struct master_session {
     uint8_t id[SPACE_SESSION_BYTES];
+    uint64_t number;   /* by which other clients know it */
     uint64_t heard_ns; /* when it was last heard of */
     uint64_t expiry;   /* the master's `expiries` when it expired; 0: it is live */
     uint32_t users;    /* methods that have it */
@@ -518,6 +519,11 @@ struct master_session *master_session_of(const struct space_master *master, cons
 
 /** Whether there is a session of an id, live or expired. */
 bool master_session_is_known(const struct space_master *master, const uint8_t *id);
+
+/** Whether a session, known by its number, is over, and can reach nothing of a namespace any more: no server that is attended serves it, and
+ * one that is not has nothing of the namespace. */
+bool master_session_is_over(const struct space_master *master, uint64_t number,
+                            const struct master_space *space);
 
 /** Make a session. @param is_resuming  it was another master's @return NULL: no memory, or there are too many */
 struct master_session *master_session_make(struct space_master *master, const uint8_t *id, bool is_resuming);

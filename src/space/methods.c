@@ -269,6 +269,18 @@ static int ask_release(struct asking *asking)
                           bytes == UINT64_MAX ? space->spare_count : chunks_of(asking->master, bytes));
 }
 
+static int ask_ended(struct asking *asking)
+{
+    const struct master_space *space = asking_space(asking);
+    space_take_zeros(&asking->from, 4);
+    const uint64_t number = space_take(&asking->from, 8);
+    if (!asking_is_taken(asking))
+        return -EINVAL;
+    if (space == NULL)
+        return -ENOENT;
+    return master_session_is_over(asking->master, number, space) ? 0 : -EBUSY;
+}
+
 /* ---- regions ------------------------------------------------------------------------------------ */
 
 /* What a client wants to allocate. */
@@ -670,6 +682,7 @@ FOR_CLIENT(method_begin, ask_begin, true)
 FOR_CLIENT(method_publish, ask_publish, true)
 FOR_CLIENT(method_resumed, ask_resumed, true)
 FOR_CLIENT(method_drain, ask_drain, true)
+FOR_CLIENT(method_ended, ask_ended, true)
 FOR_SERVER(method_register, master_register)
 FOR_SERVER(method_report, master_report)
 FOR_SERVER(method_attend, master_attend)
@@ -697,6 +710,7 @@ const struct tarn_rpc_method master_methods[SPACE_METHODS] = {
     [SPACE_PUBLISH] = {.name = "publish", .function = method_publish},
     [SPACE_RESUMED] = {.name = "resumed", .function = method_resumed},
     [SPACE_DRAIN] = {.name = "drain", .function = method_drain},
+    [SPACE_ENDED] = {.name = "ended", .function = method_ended},
     [SPACE_REGISTER] = {.name = "register", .function = method_register},
     [SPACE_REPORT] = {.name = "report", .function = method_report},
     [SPACE_ATTEND] = {.name = "attend", .function = method_attend},

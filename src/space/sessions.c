@@ -29,8 +29,9 @@ bool master_session_is_known(const struct space_master *master, const uint8_t *i
 struct master_session *master_session_make(struct space_master *master, const uint8_t *id, bool is_resuming)
 {
     struct base_account *account = &master->node->memory;
+    const uint64_t number = space_session_number(id);
     struct master_session *session =
-        master->sessions.count >= SESSIONS_MAX ? NULL : base_alloc(account, sizeof(*session));
+        number == 0 || master->sessions.count >= SESSIONS_MAX ? NULL : base_alloc(account, sizeof(*session));
     if (session == NULL)
         return NULL;
     if (master_list_add(account, &master->sessions, session) != 0) {
@@ -38,6 +39,7 @@ struct master_session *master_session_make(struct space_master *master, const ui
         return NULL;
     }
     memcpy(session->id, id, SPACE_SESSION_BYTES);
+    session->number = number;
     session->heard_ns = task_now();
     session->is_resuming = is_resuming;
     return session;
@@ -126,6 +128,35 @@ static void end_fenced(struct space_master *master)
         if (session->expiry != 0 && is_fenced(master, session))
             master_session_end(master, session);
     }
+}
+
+/* Whether a region of a namespace has a chunk of a server. */
+static bool has_chunk(const struct master_server *server, const struct master_space *space)
+{
+    for (uint32_t i = 0; i < server->chunk_count; i++) {
+        if (server->chunks[i].region_number != 0 && server->chunks[i].region_space == space->number)
+            return true;
+    }
+    return false;
+}
+
+bool master_session_is_over(const struct space_master *master, uint64_t number,
+                            const struct master_space *space)
+{
+    if (master->grace_end_ns != 0)
+        return false; /* it may be resumed */
+    for (uint32_t i = 0; i < master->sessions.count; i++) {
+        if (((const struct master_session *)master->sessions.items[i])->number == number)
+            return false;
+    }
+    for (uint32_t slot = 0; slot < master->slots; slot++) {
+        const struct master_server *server = master->servers[slot];
+        /* one that has come is live when it has fenced all sessions that had ended by then; later ones end when all have fenced them */
+        if (server != NULL && (server->is_live ? master_is_unfenced(server, space->number)
+                                               : server->connection != NULL || has_chunk(server, space)))
+            return false;
+    }
+    return true;
 }
 
 void master_reap_task(void *arg)

@@ -1,6 +1,7 @@
 /* The fields of messages and metadata, and what several messages have in common. */
 #include "space/wire.h"
 #include <errno.h>
+#include <openssl/evp.h>
 #include <string.h>
 
 #define MAGIC UINT64_C(0x31656361707374) /* "tspace1", little-endian */
@@ -177,6 +178,13 @@ uint32_t space_rights(enum tarn_space_class memory_class)
     const uint32_t plain = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE;
     return plain |
            (memory_class == TARN_SPACE_WORDS ? (uint32_t)TARN_FABRIC_MAY_SWAP : (uint32_t)TARN_FABRIC_BULK);
+}
+
+uint64_t space_session_number(const uint8_t *id)
+{
+    uint8_t hash[EVP_MAX_MD_SIZE];
+    return EVP_Digest(id, SPACE_SESSION_BYTES, hash, NULL, EVP_sha256(), NULL) == 1 ? base_load_le64(hash)
+                                                                                    : 0;
 }
 
 uint32_t space_address_count(const char *list)

@@ -48,6 +48,7 @@ enum space_method {
     SPACE_PUBLISH,
     SPACE_RESUMED,
     SPACE_DRAIN,
+    SPACE_ENDED,
     SPACE_REGISTER = 32,
     SPACE_REPORT,
     SPACE_ATTEND,
@@ -190,6 +191,9 @@ bool space_word_is_current(uint64_t word, uint32_t version);
 
 /** The rights of clients to a chunk, by the class of its region: bits of enum tarn_fabric_rights. */
 uint32_t space_rights(enum tarn_space_class memory_class);
+
+/** The number by which others know a session, of which they learn nothing of its id. @return 0: no memory */
+uint64_t space_session_number(const uint8_t *id);
 
 /** The number of addresses of a list, in which they stand with ',' between them. @return 0: it is none, or too long */
 uint32_t space_address_count(const char *list);
