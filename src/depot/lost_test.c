@@ -256,6 +256,172 @@ static void a_cache_forgets(void **state)
     testing_drive_free(&drive);
 }
 
+/* ---- writes that have no room for a group end ------------------------------------------------------- */
+
+enum {
+    FULL_WRITES = 120, /* some 4 segments */
+    FULL_PARTS = 3,    /* records of a write, which fill a block together */
+};
+
+/* A killed store, and one of its segments with the writes in it, and the stream's next segment. */
+struct full_segment {
+    struct testing_drive drive;
+    uint64_t begin, bytes, next;
+    int first_write, last_write;
+};
+
+static void name_part(char key[8], int write, int part)
+{
+    assert_true(snprintf(key, 8, "w%03d.%d", write, part) < 8);
+}
+
+/* Where a part's new record begins, by its key, behind which its value is. */
+static uint64_t place_of_part(struct testing_drive *drive, int write, int part)
+{
+    char key[8], text[32];
+    name_part(key, write, part);
+    assert_true(snprintf(text, sizeof(text), "%s" NEW_TEXT, key) < (int)sizeof(text));
+    return place_of(drive, text) - sizeof(struct seglog_record_format) - sizeof(struct seglog_batch_format);
+}
+
+static void write_full_block(struct testing_store *store, int write)
+{
+    static const size_t footprints[FULL_PARTS] = {1024, 2048, 1024};
+    char keys[FULL_PARTS][8], value[2048] = NEW_TEXT;
+    struct tarn_batch_item items[FULL_PARTS] = {{.key = NULL}};
+    for (int i = 0; i < FULL_PARTS; i++) {
+        name_part(keys[i], write, i);
+        items[i].key = keys[i];
+        items[i].key_len = strlen(keys[i]);
+        items[i].value = value;
+        items[i].value_len = footprints[i] - sizeof(struct seglog_record_format) -
+                             sizeof(struct seglog_batch_format) - items[i].key_len;
+    }
+    assert_int_equal(tarn_depot_write_batch(store->depot, items, FULL_PARTS), 0);
+}
+
+static void write_full_blocks(struct testing_store *store)
+{
+    char keys[FULL_WRITES][8];
+    struct tarn_batch_item items[FULL_WRITES] = {{.key = NULL}};
+    for (int write = 0; write < FULL_WRITES; write++) {
+        name_part(keys[write], write, 0);
+        items[write].key = keys[write];
+        items[write].key_len = strlen(keys[write]);
+        items[write].value = OLD_TEXT;
+        items[write].value_len = strlen(OLD_TEXT);
+    }
+    assert_int_equal(tarn_depot_write_batch(store->depot, items, FULL_WRITES), 0);
+    for (int write = 0; write < FULL_WRITES; write++)
+        write_full_block(store, write);
+}
+
+static uint64_t segment_of_write(struct full_segment *full, int write)
+{
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&full->drive);
+    const uint64_t place = place_of_part(&full->drive, write, 0) - superblock.data_offset;
+    return base_align_down(place, (uint64_t)superblock.segment_bytes) + superblock.data_offset;
+}
+
+/* The trailer of a segment's summary. @return NULL: it is not written yet */
+static uint8_t *trailer_of(struct full_segment *full, uint64_t segment)
+{
+    uint8_t *trailer = full->drive.bytes + segment + full->bytes - sizeof(struct seglog_trailer_format);
+    return memcmp(trailer + offsetof(struct seglog_trailer_format, magic), "TarnSumm", 8) == 0 ? trailer
+                                                                                               : NULL;
+}
+
+/* Find a segment that only such writes have filled, and the one behind it.
+ * @return whether both have a summary, which is written some time after they have ended */
+static bool find_full_segment(struct full_segment *full)
+{
+    uint64_t segment = segment_of_write(full, 0);
+    int begun = 0;
+    for (int write = 0; begun < 2; write++) {
+        const uint64_t next = segment_of_write(full, write);
+        if (next == segment)
+            continue;
+        *(begun == 0 ? &full->begin : &full->next) = segment = next;
+        *(begun == 0 ? &full->first_write : &full->last_write) = write - begun;
+        begun++;
+    }
+    return trailer_of(full, full->begin) != NULL && trailer_of(full, full->next) != NULL;
+}
+
+/* It was killed when the segment had no summary yet. @param both  nor the one behind it */
+static struct full_segment made_full_segment(bool both)
+{
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    write_full_blocks(&store);
+    struct full_segment full = {.drive = testing_drive_copy(&drive)};
+    full.bytes = depot_testing_superblock(&full.drive).segment_bytes;
+    while (!find_full_segment(&full)) {
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        testing_drive_free(&full.drive);
+        full.drive = testing_drive_copy(&drive);
+    }
+    depot_testing_close(&store);
+    testing_drive_free(&drive);
+    memset(trailer_of(&full, full.begin), 0, sizeof(struct seglog_trailer_format));
+    if (both)
+        memset(trailer_of(&full, full.next), 0, sizeof(struct seglog_trailer_format));
+    return full;
+}
+
+/* It is known to be missing, of whatever keys, and no older value is shown. */
+static void expect_missing(struct full_segment *full, int write, int part, uint64_t byte)
+{
+    struct testing_drive drive = testing_drive_copy(&full->drive);
+    struct testing_store store;
+    char key[8];
+    name_part(key, write, part);
+    drive.bytes[place_of_part(&drive, write, part) + byte] ^= 1;
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
+    expect_only(&drive, 16);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
+    assert_int_equal(get(&store, key), -EBADMSG);
+    depot_testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+/* What fills its blocks has no end of a group behind it; but its stream has gone on, so that it was acknowledged. */
+static void a_record_of_a_write_without_an_end(void **state)
+{
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        struct full_segment full = made_full_segment(both != 0);
+        expect_sound(&full.drive);
+        assert_true(full.last_write > full.first_write + 20);
+        for (int part = 0; part < FULL_PARTS; part++) {
+            const uint64_t in_value = 100;
+            expect_missing(&full, full.last_write, part, 8);
+            expect_missing(&full, full.last_write, part, in_value);
+            expect_missing(&full, full.last_write - 1, part, 8);
+            expect_missing(&full, full.first_write + 1, part, in_value);
+        }
+        testing_drive_free(&full.drive);
+    }
+}
+
+/* The first write begins behind the header, so that it is the only one with room for an end: that is damaged. */
+static void the_only_end_in_a_segment(void **state)
+{
+    (void)state;
+    struct full_segment full = made_full_segment(true);
+    uint8_t *begin = full.drive.bytes + full.begin;
+    uint8_t *end = memmem(begin, full.bytes, "Grup", 4); /* 8 bytes behind its beginning */
+    assert_non_null(end);
+    assert_null(memmem(end + 4, full.bytes - (size_t)(end + 4 - begin), "Grup", 4));
+    for (int at = 0; at < (int)sizeof(struct seglog_group_end_format); at++) {
+        end[at - 8] ^= 0x10;
+        expect_sound(&full.drive);
+        end[at - 8] ^= 0x10;
+    }
+    testing_drive_free(&full.drive);
+}
+
 /* ---- segments and states that are not found --------------------------------------------------------- */
 
 /* @param checkpoint  it is damaged, too: then only the state tells how many segments there were */
@@ -322,6 +488,8 @@ int main(void)
         cmocka_unit_test(a_flush_ends_it),
         cmocka_unit_test(a_repair_ends_it),
         cmocka_unit_test(a_cache_forgets),
+        cmocka_unit_test(a_record_of_a_write_without_an_end),
+        cmocka_unit_test(the_only_end_in_a_segment),
         cmocka_unit_test(a_segment_that_a_checkpoint_knows),
         cmocka_unit_test(a_segment_that_the_state_counted),
         cmocka_unit_test(an_older_state_is_not_believed),

@@ -269,6 +269,8 @@ static int take_record(struct seal *seal, const struct seglog_record_format *hea
         return seglog_refuse_segment(seal->log, seal->number,
                                      "its records leave no room for their summary: restore it from a dump",
                                      -EUCLEAN);
+    if (seal->surveys)
+        seal_survey_record(seal, end - bytes);
     struct base_hash128 hash = seglog_record_hash(header, record, superblock->hash_seed);
     struct seglog_entry_format *entry = &seal->salvage->entries[seal->count++];
     *entry = (struct seglog_entry_format){
@@ -295,6 +297,7 @@ static void skip(struct seal *seal, enum found found)
     if (!base_is_zero(seal_at(seal, seal->position), next - seal->position)) {
         next = base_min(next, seal->position + seal->log->superblock.grain_bytes);
         seal->hole = true;
+        seal->hole_end = next;
         seal->skipped_bytes += next - seal->position;
     }
     seal->position = next;

@@ -5,6 +5,7 @@
 #include "seglog/seglog_internal.h"
 
 #define LOST_MAX 64 /* more damaged records of a segment are not named */
+#define NO_ENTRY UINT32_MAX
 
 /* What the survey finds out. Places are bytes from the segment's beginning. */
 struct seal_survey {
@@ -14,6 +15,7 @@ struct seal_survey {
     uint64_t unnamed;     /* place of the first missing record that is not named; UINT64_MAX: there is none */
     uint64_t group_begin; /* where the group begins whose end comes next, and the first entry in it */
     uint32_t group_first;
+    uint32_t stray; /* the first entry since the last group end that something is missing before; NO_ENTRY */
     uint32_t lost_count;
     struct seglog_entry_format lost[LOST_MAX]; /* that are named, in rising order */
 };
@@ -34,6 +36,7 @@ struct seal {
     uint32_t first_unwritten; /* the first of them that is not written again whole */
     bool confirmed;           /* two readings of the window from here to its end agree */
     bool hole;                /* something that is not zero was skipped since the last accepted record */
+    uint64_t hole_end;        /* where what was skipped last and is not zero ends */
     uint64_t skipped_bytes;
     uint64_t cut_count;  /* records whose header verifies and whose body does not */
     uint64_t hole_count; /* places that were skipped, with accepted records behind them */
@@ -105,6 +108,9 @@ base_must_check int seal_read_piece(struct seal *seal, uint64_t from, uint64_t t
  */
 base_must_check int seal_read(struct seglog_salvage *salvage, uint32_t number, uint64_t limit, bool surveys,
                               struct seal_survey *survey, struct seal *ret_seal);
+
+/** The survey meets a record, the next to be accepted. */
+void seal_survey_record(struct seal *seal, uint64_t begin);
 
 /** The survey meets the end of a group. */
 void seal_survey_group_end(struct seal *seal, const struct seglog_group_end_format *end);

@@ -49,6 +49,36 @@ static bool tell_the_same(const struct seglog_group_end_format *a, const struct 
            a->sequence == b->sequence;
 }
 
+/* Where the last record since the last group end ends, padded, of the first ones in the list. */
+static uint64_t untold_end(const struct seal *seal, uint32_t count)
+{
+    return count > seal->survey->group_first ? seglog_padded(seal->log, seal_entry_end(seal, count - 1))
+                                             : seal->survey->group_begin;
+}
+
+/*
+ * Whether nothing can be missing between two records of which no group end tells. The second lies behind the first; or
+ * it begins the next write, and the first has left its block no room for a group end, or there is something that can
+ * only be a damaged one, since behind a record that is as short a whole one would stand.
+ */
+static bool follows(const struct seal *seal, uint64_t before_end, uint64_t begin)
+{
+    const uint64_t end_bytes = sizeof(struct seglog_group_end_format);
+    const uint64_t shortest_bytes = base_align_up(end_bytes, (uint64_t)seal->log->superblock.grain_bytes);
+    const uint64_t block_end = base_align_up(before_end, (uint64_t)seal->block_bytes);
+    const uint64_t room = block_end - before_end;
+    bool damaged_end = room >= shortest_bytes + end_bytes && seal->hole_end > before_end &&
+                       seal->hole_end <= before_end + shortest_bytes;
+    return begin == before_end || (begin == block_end && (room < end_bytes || damaged_end));
+}
+
+void seal_survey_record(struct seal *seal, uint64_t begin)
+{
+    struct seal_survey *survey = seal->survey;
+    if (survey->stray == NO_ENTRY && !follows(seal, untold_end(seal, seal->count), begin))
+        survey->stray = seal->count;
+}
+
 /*
  * Compare the records since the last group end with what the next one tells. Records lie one behind the other,
  * from the beginning of a group to its end; before the group may be others whose ends are damaged, or had no room.
@@ -57,13 +87,13 @@ static void judge_group(struct seal *seal, const struct seglog_group_end_format 
 {
     struct seal_survey *survey = seal->survey;
     struct seglog_group_end_format others = {.count = 0};
-    uint64_t place = survey->group_begin, gap = 0, gap_bytes = 0;
+    uint64_t gap = 0, gap_bytes = 0;
     uint32_t gaps = 0, i = survey->group_first;
-    for (; i < seal->count && seal_entry_begin(seal, i) < end->begin; i++) {
-        if (seal_entry_begin(seal, i) != place)
-            note_unnamed(survey, place);
-        place = seglog_padded(seal->log, seal_entry_end(seal, i));
-    }
+    while (i < seal->count && seal_entry_begin(seal, i) < end->begin)
+        i++;
+    uint64_t place = untold_end(seal, i);
+    if (survey->stray < i)
+        note_unnamed(survey, untold_end(seal, survey->stray));
     if (survey->group_begin < end->begin && place != end->before_end)
         note_unnamed(survey, place);
     place = base_max(place, (uint64_t)end->begin);
@@ -103,13 +133,19 @@ static bool is_beyond_state(const struct seglog *log, const struct seglog_group_
     return ahead != 0 && ahead <= INT32_MAX;
 }
 
+/* Whether what a group end tells to be acknowledged is on the drive. */
+static bool is_trusted(const struct seglog *log, const struct seglog_group_end_format *end)
+{
+    return (end->flags & SEGLOG_GROUP_DURABLE) != 0 ||
+           (log->state->boot != 0 && log->state->boot == task_boot(log->node));
+}
+
 void seal_survey_group_end(struct seal *seal, const struct seglog_group_end_format *end)
 {
     const struct seglog *log = seal->log;
     struct seal_survey *survey = seal->survey;
     survey->acknowledged = base_max(survey->acknowledged, (uint64_t)end->acknowledged);
-    survey->trusted = survey->trusted || (end->flags & SEGLOG_GROUP_DURABLE) != 0 ||
-                      (log->state->boot != 0 && log->state->boot == task_boot(log->node));
+    survey->trusted = survey->trusted || is_trusted(log, end);
     survey->beyond_state = survey->beyond_state || is_beyond_state(log, end);
     if (end->before_stamp != seal->segment->stamp && survey->trusted)
         note_before(seal->log, end);
@@ -117,19 +153,51 @@ void seal_survey_group_end(struct seal *seal, const struct seglog_group_end_form
         judge_group(seal, end);
     survey->group_first = seal->count;
     survey->group_begin = seal_next_block(seal);
+    survey->stray = NO_ENTRY;
 }
 
-/* A stream is drained before it goes on to its next segment: so all of one with a successor was acknowledged. */
-static bool has_successor(const struct seglog *log, const struct seglog_segment *segment)
+/*
+ * The segment that the stream went on to from this one. As a stream is drained before that, all of one with a successor
+ * was acknowledged. @return SEGLOG_NO_SEGMENT: there is none
+ */
+static uint32_t find_successor(const struct seglog *log, const struct seglog_segment *segment)
 {
-    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+    uint32_t found = SEGLOG_NO_SEGMENT;
+    for (uint32_t i = 0; segment->stream != SEGLOG_NO_STREAM && i < log->superblock.segment_count; i++) {
         const struct seglog_segment *other = &log->segments[i];
         if (other->state == SEGLOG_STATE_CLOSED && other->stream == segment->stream &&
             other->session == segment->session && other->stamp > segment->stamp &&
-            segment->stream != SEGLOG_NO_STREAM)
-            return true;
+            (found == SEGLOG_NO_SEGMENT || other->stamp < log->segments[found].stamp))
+            found = i;
     }
-    return false;
+    return found;
+}
+
+/*
+ * A successor that has a summary is not surveyed, as two that end at about the same time may be closed in any order: so
+ * its first group end is looked for here, which tells where this segment's records end.
+ */
+static int learn_of_end(struct seal *seal, uint32_t successor)
+{
+    struct seglog *log = seal->log;
+    struct seal next = *seal;
+    struct seglog_group_end_format end;
+    if (successor == SEGLOG_NO_SEGMENT || log->segments[successor].unproven ||
+        seal->segment->acknowledged_end > 0)
+        return 0;
+    next.number = successor;
+    next.record_seed = seglog_record_seed(log->superblock.check_seed, log->segments[successor].stamp);
+    next.window_begin = 0;
+    next.window_end = base_min(seal->salvage->window_bytes, (uint64_t)log->superblock.segment_bytes);
+    int error = seal_read_piece(&next, 0, next.window_end);
+    if (error != 0)
+        return error;
+    uint64_t place = seglog_segment_header_bytes(log->superblock.grain_bytes);
+    while (place < next.window_end && !seal_is_group_end(&next, place, &end))
+        place += log->superblock.grain_bytes;
+    if (place < next.window_end && end.before_stamp == seal->segment->stamp && is_trusted(log, &end))
+        seal->segment->acknowledged_end = end.before_end;
+    return 0;
 }
 
 /* Whether an accepted record ends where a summary that cannot be trusted says that the last one does, if any. */
@@ -140,6 +208,23 @@ static bool ends_at(const struct seal *seal, uint64_t end)
             return true;
     }
     return end <= seglog_segment_header_bytes(seal->log->superblock.grain_bytes);
+}
+
+/*
+ * Behind the last group end are records of writes that had no room for one, up to where the next segment says that this
+ * one's records end. What a recovery has sealed may lack some of them, if its summary is damaged; and earlier releases
+ * wrote no group ends.
+ */
+static int judge_rest(struct seal *seal, bool closed, uint32_t successor)
+{
+    struct seal_survey *survey = seal->survey;
+    const int error = closed ? 0 : learn_of_end(seal, successor);
+    const uint64_t told_end = seal->segment->acknowledged_end, end = untold_end(seal, seal->count);
+    if (!closed && survey->stray != NO_ENTRY && (survey->trusted || told_end > 0))
+        note_unnamed(survey, untold_end(seal, survey->stray));
+    if (told_end > end)
+        note_unnamed(survey, end);
+    return error;
 }
 
 /* Of what the survey found only that is damage which was acknowledged; the rest was cut off. */
@@ -198,7 +283,8 @@ int seal_survey(struct seglog_salvage *salvage, uint32_t number, bool closed, ui
     struct seglog_segment *segment = &log->segments[number];
     struct seal seal;
     *survey = (struct seal_survey){.unnamed = UINT64_MAX,
-                                   .group_begin = seglog_segment_header_bytes(log->superblock.grain_bytes)};
+                                   .group_begin = seglog_segment_header_bytes(log->superblock.grain_bytes),
+                                   .stray = NO_ENTRY};
     int error = seal_read(salvage, number, log->superblock.segment_bytes, true, survey, &seal);
     if (error != 0)
         return error;
@@ -210,15 +296,13 @@ int seal_survey(struct seglog_salvage *salvage, uint32_t number, bool closed, ui
             -EUCLEAN);
     if (!ends_at(&seal, *limit))
         *limit = log->superblock.segment_bytes;
-    /* behind the last group end, up to where the next segment says that this one's records end */
-    uint64_t end = base_max(seglog_padded(log, seal_accepted_end(&seal)), survey->group_begin);
-    if (segment->acknowledged_end > end)
-        note_unnamed(survey, end);
+    const uint32_t successor = find_successor(log, segment);
+    error = judge_rest(&seal, closed, successor);
     uint64_t covered = segment->covered_grain == SEGLOG_COVERED_WHOLLY
                            ? UINT64_MAX
                            : (uint64_t)segment->covered_grain << log->grain_shift;
     survey->acknowledged = base_max(survey->trusted ? survey->acknowledged : 0, covered);
-    if (closed || (survey->trusted && has_successor(log, segment)))
+    if (closed || segment->acknowledged_end > 0 || (survey->trusted && successor != SEGLOG_NO_SEGMENT))
         survey->acknowledged = UINT64_MAX;
     leave_out_unacknowledged(survey, log->grain_shift);
     segment->entry_count = seal.count + survey->lost_count;
