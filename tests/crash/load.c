@@ -7,8 +7,9 @@
  *         SIGTERM, to a good end; tell every operation on standard output
  *     crash_load look
  *         for each line `HOW STORE` on standard input, tell what is there, and then `end`. HOW is `check`, `repair`,
- *         or how the store is opened: `read`, `write`, or `put` (to write, and key 0 is stored first); perhaps with
- *         `,cache` or `,damaged` behind it, or `,make=BYTES`: what a killed maker left empty or blank becomes a store
+ *         or how the store is opened: `read`, `write`, or `put=KEY` (to write, and that key is stored first); perhaps
+ *         with `,cache` or `,damaged` behind it, or `,make=BYTES`: what a killed maker left empty or blank becomes a
+ *         store
  *
  * An operation is told twice, as a struct event for each of its keys: when it begins and when it was acknowledged.
  *
@@ -342,9 +343,8 @@ static void repair(struct load *load)
     (void)printf("repair %s %" PRIu64 "\n", name(error), error == 0 ? report.lost : 0);
 }
 
-static void put_first(struct load *load)
+static void put_first(struct load *load, uint64_t key)
 {
-    const uint64_t key = 0;
     uint8_t value[VALUE_BYTES_MAX];
     size_t bytes = fill_value(key, PUT_NUMBER, value);
     (void)printf("put %s\n", name(tarn_depot_put(load->depot, &key, sizeof(key), value, bytes, NULL, NULL)));
@@ -352,7 +352,7 @@ static void put_first(struct load *load)
 
 static void look(const char *how, const char *path)
 {
-    const char *make = strstr(how, ",make=");
+    const char *make = strstr(how, ",make="), *key = strstr(how, "put=");
     struct load load = {
         .path = path,
         .options = {.create_bytes = make != NULL ? strtoull(make + strlen(",make="), NULL, 10) : 0,
@@ -368,8 +368,8 @@ static void look(const char *how, const char *path)
     } else {
         int error = tarn_depot_open(load.node, path, &load.options, &load.depot);
         (void)printf("open %s\n", name(error));
-        if (error == 0 && strncmp(how, "put", 3) == 0)
-            put_first(&load);
+        if (error == 0 && key != NULL)
+            put_first(&load, strtoull(key + strlen("put="), NULL, 10));
         if (error == 0) {
             look_at_keys(&load);
             (void)printf("close %s\n", name(tarn_depot_close(load.depot)));

@@ -9,7 +9,8 @@ written, and to be read again. Each key must have the value that was acknowledge
 store died, or must fail with an error; never an older value, never one that was deleted, never nothing unless that was
 acknowledged. A cache may have lost anything. A store may be refused as a whole, if it says why. Whatever is not answered
 perfectly the check has to report. Excused is only what nothing can tell from a write that the kill has cut off: the
-record that was acknowledged last in its stream, as nothing behind it was begun later.
+record that was acknowledged last in its stream, as nothing behind it was begun later, and a record whose client was
+killed before it could tell of the acknowledgement (excused() of trial.py).
 
 COUNT is how many trials there are of each kind. With --keep the first failing cases of each kind are kept in a folder:
 the damaged image, the image before, and what is expected of it; --again=FOLDER/KIND-N.json tries such a case once more.

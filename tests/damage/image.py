@@ -108,12 +108,13 @@ class Image(Layout):
                 at = (at // self.block + 1) * self.block
 
     def group_end(self, segment, record):
-        """Where the end of a group ends that stands behind this record; 0: none does."""
+        """Where the end of a group ends that stands behind this record, and the place before which it tells that all was
+        acknowledged; zeros: none does."""
         at = -(-record.end() // self.grain) * self.grain
         end = self.data[at:at + GROUP_END]
         seed = xxh3(struct.pack("<Q", segment.stamp), self.check_seed)
         good = end[8:12] == b"Grup" and struct.unpack_from("<Q", end)[0] == xxh3(end[8:], seed + at // self.grain)
-        return at + GROUP_END if good else 0
+        return (at + GROUP_END, segment.offset + struct.unpack_from("<I", end, 48)[0]) if good else (0, 0)
 
     def record(self, at, seed, last):
         header = self.data[at:at + RECORD]

@@ -8,7 +8,7 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "crash"))
-from image import PIECE, RECORDS, TOMBSTONE, Image  # pylint: disable=wrong-import-position
+from image import PIECE, RECORD, RECORDS, TOMBSTONE, Image  # pylint: disable=wrong-import-position
 from load import Failure, Looker, work  # pylint: disable=wrong-import-position
 
 STORE_BYTES = 4 << 20  # thirty segments, which are collected all the time
@@ -20,15 +20,16 @@ WRITES_MAX = 4  # of a stream in flight
 OUTCOMES = SOUND, WARNED, EXCUSED, ERRORS, REFUSED = "sound", "warned", "excused", "errors", "refused"
 FAULTS = OLDER, MISSING, REVIVED, INVENTED, SCAN, SPREAD, SILENT, UNSEEN, STUCK, DIED = (
     "older", "missing", "revived", "invented", "scan", "spread", "silent", "unseen", "stuck", "died")
-PUT_KEY, PUT_NUMBER = 0, 1  # what a look that puts stores
+PUT_NUMBER = 1  # of the value that a look stores
 
 
 class Run:
     """Records of an open segment that lie one behind the other without a gap, and the group's end."""
 
-    def __init__(self, records, end, begun_ns):
+    def __init__(self, records, end, acknowledged, begun_ns):
         self.begin, self.end = records[0].offset, end or records[-1].end()
         self.vouches = bool(end)  # else its write was cut off, or left no room for an end
+        self.acknowledged = acknowledged  # its end tells that all before this place was
         self.begun_ns = begun_ns  # when the last of its writes began
 
 
@@ -102,30 +103,29 @@ class Store:
         self.maybe = {number: key.maybe for number, key in keys.items() if key.maybe is not None}
         self.segments = [segment for segment in self.image.live_segments() if segment.kind == RECORDS]
         self.records = {segment: list(self.image.records(segment)) for segment in self.segments}
-        self.counting = self.find_counting()
+        self.headers = self.find_headers()
+        counting = self.find_newest(self.held)
+        self.counting = {record.offset: key for key, record in counting.items()}
+        self.pending = {record.offset: key for key, record in self.find_newest(self.maybe).items()
+                        if key not in counting or record.sequence > counting[key].sequence}
         self.last = self.find_last(keys)
 
     def allowed(self):
         return {key: sorted({held, self.maybe.get(key, held)}) for key, held in self.held.items()}
 
-    def find_counting(self):
-        """Those records that hold what was acknowledged last of their keys, by offset, with the key. Behind one of them may
-        lie another, of a write that was on its way; a damage may have both left out."""
+    def find_newest(self, numbers):
+        """By key, the newest record that holds this number. Behind those that hold what was acknowledged last may lie others,
+        which are pending: of writes that were on their way. A damage may have both left out."""
         newest = {}
         for record in sum(self.records.values(), []):
-            if len(record.key) == 8 and self.is_acknowledged(record) and record.sequence >= newest.get(record.key, record).sequence:
-                newest[record.key] = record
-        return {record.offset: int.from_bytes(record.key, "little") for record in newest.values()}
-
-    def is_acknowledged(self, record):
-        held = self.held.get(int.from_bytes(record.key, "little"))
-        if record.kind == TOMBSTONE or not held:
-            return held == 0 and record.kind == TOMBSTONE
-        return not record.value or record.value[:8] == held.to_bytes(8, "little")  # a head of pieces has no value
+            key = int.from_bytes(record.key, "little") if len(record.key) == 8 else None
+            if key in numbers and holds(record, numbers[key]) and record.sequence >= newest.get(key, record).sequence:
+                newest[key] = record
+        return newest
 
     def find_last(self, keys):
-        """For each stream whose last segment is open: its number, the runs there, and the key, place and moment of
-        acknowledgement of each record there that counts."""
+        """For each stream whose last segment is open: its number, the runs there, the key, place and moment of
+        acknowledgement of each record there that counts, and key and place of each that is pending."""
         found = []
         for stream in {segment.place for segment in self.segments}:
             last = max((segment for segment in self.segments if segment.place == stream), key=lambda segment: segment.stamp)
@@ -133,7 +133,9 @@ class Store:
                 continue
             acknowledged = [(key, record.offset, keys[key].held[-1][1]) for record in self.records[last]
                             for key in [self.counting.get(record.offset)] if key is not None]
-            found.append((stream, self.runs(last, keys), acknowledged))
+            pending = [(key, record.offset) for record in self.records[last]
+                       for key in [self.pending.get(record.offset)] if key is not None]
+            found.append((stream, self.runs(last, keys), acknowledged, pending))
         return found
 
     def runs(self, segment, keys):
@@ -145,20 +147,27 @@ class Store:
             owner = keys.get(int.from_bytes(record.key, "little"))
             told = owner and record.value  # of several deletions of a key nothing tells which of them this is
             gathered.append((record, owner.begun.get(int.from_bytes(record.value[:8], "little"), 0) if told else 0))
-        return [Run([record for record, _ in run], self.image.group_end(segment, run[-1][0]), max(begun for _, begun in run))
+        return [Run([record for record, _ in run], *self.image.group_end(segment, run[-1][0]), max(begun for _, begun in run))
                 for run in runs + [gathered]]
 
     def excused(self, damaged):
         """The keys whose record nothing tells from one that was cut off, if these bytes are damaged: it lies in the last
         segment of its stream, in a damaged run, and no whole group was begun behind it after it was acknowledged.
-        Of the collector's stream no such moments are known, but that no more than some groups are in flight."""
+        Of the collector's stream no such moments are known, but that no more than some groups are in flight.
+
+        So it is with a pending record, unless a whole group behind it tells that it was acknowledged. It may have been, and
+        its process killed before it could say so; then it has replaced what was acknowledged last, whose segment may have
+        been collected and freed since. Without it the key has what is older than both."""
         found = set()
-        for stream, runs, acknowledged in self.last:
+        for stream, runs, acknowledged, pending in self.last:
             whole = [run for run in runs if not any(run.begin <= offset < run.end for offset in damaged)]
             for key, offset, acknowledged_ns in acknowledged:
                 behind = [run for run in whole if run.begin > offset and run.vouches]
                 vouched = len(behind) > WRITES_MAX if stream == 0 else any(run.begun_ns > acknowledged_ns for run in behind)
                 if not vouched and not any(run.begin <= offset < run.end for run in whole):
+                    found.add(key)
+            for key, offset in pending:
+                if not any(run.acknowledged > offset or run.begin <= offset < run.end for run in whole):
                     found.add(key)
         return found
 
@@ -171,6 +180,18 @@ class Store:
             found |= {key for offset, key in self.counting.items() if self.is_head(offset)}
         return found
 
+    def find_headers(self):
+        """The key of whose record the header has a byte there, by the byte's place in the files."""
+        return {self.files.place(at): record.key for record in sum(self.records.values(), [])
+                for at in range(record.offset, record.offset + RECORD)}
+
+    def storable(self, damaged):
+        """A key that can be stored if these bytes of the files are damaged: no header of its records is. Where one is, the
+        record may be any key's that has the same hash in the index, its own included, so that a put of the key fails
+        (src/depot/README.md, "Scrubbing")."""
+        unreadable = {int.from_bytes(self.headers[place], "little") for place in damaged if place in self.headers}
+        return min(self.held.keys() - unreadable)
+
     def is_head(self, offset):
         return self.image.data[offset + 30] & 0x80
 
@@ -180,8 +201,8 @@ class Trial:
 
     A case is what JSON can keep: `allowed`, what each key may hold; `cache`; `excused`, the keys of which anything may be
     there; `touched`, the keys that may fail, null if all may, and the store as a whole; `before`, what the keys held in
-    the store without damage, null if it does not matter; `said`, what was said of that store when it was opened; `read`,
-    whether every opening reads what is damaged."""
+    the store without damage, null if it does not matter; `storable`, a key that can be stored; `said`, what was said of
+    that store when it was opened; `read`, whether every opening reads what is damaged."""
 
     def __init__(self, looker, store, case):
         self.looker, self.store, self.case = looker, store, case
@@ -211,14 +232,16 @@ class Trial:
 
     def run_refused(self):
         """A store that is refused is opened all the same when that is asked for, as often as it is; a key can be stored
-        there; and a repair makes it one that is opened. Which keys it has lost nobody can tell: they are gone then, or have
-        an older value, as the check has said."""
+        there, unless it may be the one of a damaged header; and a repair makes it one that is opened. Which keys it has lost
+        nobody can tell: they are gone then, or have an older value, as the check has said."""
         self.before = None
-        for how in ("read,damaged", "write,damaged", "put,damaged", "read,damaged"):
-            if how == "put,damaged":
-                self.allowed[PUT_KEY] = {PUT_NUMBER}
+        key = self.case["storable"]
+        for how in ("read,damaged", "write,damaged", f"put={key},damaged", "read,damaged"):
+            puts = how.startswith("put")
+            if puts:
+                self.allowed[key] = {PUT_NUMBER}
             seen = self.look_and_judge(how)
-            if seen.refusal or seen.put or (how == "put,damaged" and PUT_KEY in seen.errors):
+            if seen.refusal or seen.put or (puts and key in seen.errors):
                 self.fault(STUCK, f"opened to {how} it says: {seen}")
         if not self.look("read").refusal:
             self.fault(SILENT, "opened once as it is, it is not refused any more")
@@ -293,6 +316,12 @@ class Trial:
         return max(self.found, key=(OUTCOMES + FAULTS).index)
 
 
+def holds(record, number):
+    if record.kind == TOMBSTONE or not number:
+        return number == 0 and record.kind == TOMBSTONE
+    return not record.value or record.value[:8] == number.to_bytes(8, "little")  # a head of pieces has no value
+
+
 def told(line):
     """A line of the log, without what differs each time."""
     return re.sub(r'^\S+ | path="[^"]*"', "", line)
@@ -336,6 +365,7 @@ class Tally:
             data[offset] = value
         case = {"kind": kind, "ending": store.ending, "mode": store.mode, "cache": store.cache,
                 "allowed": store.allowed(), "files": len(store.files.paths), "touched": None, "before": None, "read": False,
+                "storable": store.storable(damage),
                 **{name: sorted(keys) if isinstance(keys, set) else keys for name, keys in expected.items()}}
         trial = Trial(self.looker, self.copy(store, data), case)
         try:
