@@ -20,8 +20,9 @@ static int with_all_troubles(void **state)
 
 int main(void)
 {
-    const struct testing_suite suites[] = {space_conformance, space_lifecycle, space_sync,    space_hostile,
-                                           space_versions,    space_copies,    space_restart, {0}};
+    const struct testing_suite suites[] = {space_conformance, space_lifecycle, space_sync,
+                                           space_hostile,     space_versions,  space_copies,
+                                           space_restart,     space_session,   {0}};
     cmocka_set_test_filter(getenv("TARN_CASE"));
     int failed = testing_run_suites("without troubles", suites, NULL, without_troubles, NULL);
     return failed + testing_run_suites("with all troubles", suites, NULL, with_all_troubles, NULL);

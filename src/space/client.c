@@ -9,8 +9,8 @@
 #define PAUSE_NS    (10 * BASE_NS_PER_MS) /* before the master is tried again */
 #define RENEWALS    4                     /* in a lease */
 #define PATIENCE_NS BASE_NS_PER_SECOND    /* the longest that the keeper waits for one answer */
-#define HELLO_BYTES 32                    /* of the answer to HELLO */
-#define RENEW_BYTES 16                    /* of the answer to RENEW */
+#define HELLO_BYTES 40                    /* of the answer to HELLO */
+#define RENEW_BYTES 24                    /* of the answer to RENEW */
 
 /* ---- calls -------------------------------------------------------------------------------------- */
 
@@ -153,9 +153,12 @@ static int draw_session(struct tarn_space *space)
     return 0;
 }
 
-/* Note the master's view. One who had no lease may have missed others of earlier terms. The caller has the lock. */
-static void note_view(struct tarn_space *space, uint64_t view)
+/* Note what the master tells when it has heard of the session. One who had no lease may have missed views of earlier terms. The caller has
+ * the lock. */
+static void note_told(struct tarn_space *space, uint64_t epoch, uint64_t heard_ns, uint64_t view)
 {
+    space->told_epoch = epoch;
+    space->told_heard_ns = heard_ns;
     space->told_view = view;
     if ((!space_view_is_first(view) || !client_holds(space)) && view > atomic_load(&space->view))
         atomic_store(&space->view, view);
@@ -168,13 +171,17 @@ static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline
     struct space_cursor end = client_begin(request);
     const uint64_t begin_ns = task_now();
     space_put(&end, flags, 4);
+    base_spin_lock(&space->lock);
+    space_put(&end, space->told_epoch, 8);
+    space_put(&end, space->told_heard_ns, 8);
+    base_spin_unlock(&space->lock);
     int error = client_ask_once(space, SPACE_HELLO, request, &end, result, sizeof(result), deadline_ns);
     if (error != 0)
         return error;
     struct space_cursor cursor = space_cursor_from(result, sizeof(result));
-    (void)space_take(&cursor, 8); /* epoch */
-    const uint64_t chunk_bytes = space_take(&cursor, 8), lease_ms = space_take(&cursor, 4);
-    const uint64_t is_new = space_take(&cursor, 4), view = space_take(&cursor, 8);
+    const uint64_t epoch = space_take(&cursor, 8), chunk_bytes = space_take(&cursor, 8);
+    const uint64_t lease_ms = space_take(&cursor, 4), is_new = space_take(&cursor, 4);
+    const uint64_t view = space_take(&cursor, 8), heard_ns = space_take(&cursor, 8);
     if (!base_is_power_of_two(chunk_bytes) || lease_ms == 0 || is_new > 1 ||
         (space->chunk_bytes != 0 && chunk_bytes != space->chunk_bytes))
         return -EPROTO;
@@ -185,7 +192,7 @@ static int say_hello(struct tarn_space *space, uint32_t flags, uint64_t deadline
     base_spin_lock(&space->lock);
     space->lease_ns = lease_ms * BASE_NS_PER_MS;
     space->next_held_until_ns = begin_ns + space->lease_ns;
-    note_view(space, view);
+    note_told(space, epoch, heard_ns, view);
     base_spin_unlock(&space->lock);
     *ret_is_new = is_new == 1;
     return 0;
@@ -408,7 +415,7 @@ static uint64_t renew_lease(struct tarn_space *space, struct client_master *mast
     const bool is_same = memcmp(request, space->session, SPACE_SESSION_BYTES) == 0 &&
                          atomic_load(&space->state) == CLIENT_KNOWN;
     if (is_same && error == 0) {
-        note_view(space, base_load_le64(result + 8));
+        note_told(space, base_load_le64(result), base_load_le64(result + 16), base_load_le64(result + 8));
         atomic_store(&space->held_until_ns, begin_ns + lease_ns);
     } else if (is_same && is_connected && error == -ENOENT)
         atomic_store(&space->state, CLIENT_UNKNOWN);

@@ -63,6 +63,9 @@ struct tarn_space {
     uint64_t lease_ns;
     uint64_t next_held_until_ns; /* the end of the lease of a session that is being begun */
     uint64_t told_view;          /* the master's view, as it has told it last */
+    uint64_t told_epoch;         /* the master's term … */
+    uint64_t
+        told_heard_ns; /* … and the moment of its clock at which it had heard of the session, told together */
     _Atomic uint64_t
         view; /* the last that was not the first of its term: regions that were located before it say nothing of being
                                        current */

@@ -12,5 +12,6 @@ extern const struct testing_suite
 extern const struct testing_suite space_versions; /* copy-on-write regions */
 extern const struct testing_suite space_copies;   /* of several copies; servers that are drained */
 extern const struct testing_suite space_restart;  /* memory servers that are restarted with their contents */
+extern const struct testing_suite space_session;  /* numbers of sessions, and sessions that are over */
 
 #endif

@@ -232,7 +232,7 @@ static void crowd_sessions(struct space_testing *self)
     enum { CROWD = 1200 };
     const struct tarn_rpc_connect_options options = {.request_bytes = 64, .result_bytes = 64};
     struct tarn_rpc_connection *connection;
-    uint8_t request[SPACE_SESSION_BYTES + 4] = {1}, result[64];
+    uint8_t request[SPACE_SESSION_BYTES + 20] = {1}, result[64];
     struct tarn_rpc_call call = {.method = SPACE_HELLO,
                                  .request = request,
                                  .request_bytes = sizeof(request),

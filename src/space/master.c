@@ -39,6 +39,7 @@ static void forget_all(struct space_master *master)
     master_list_free(account, &master->sessions);
     master->slots = master->turn = 0;
     master->expiries = master->old_expiry = 0;
+    master->ended_ns = 0;
     master->lost_view = 0;
 }
 

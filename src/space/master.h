@@ -206,11 +206,14 @@ struct space_master {
     uint64_t grace_end_ns;    /* sessions of before may come until then; 0: that is over */
     uint64_t patience_end_ns; /* memory servers that are known are waited for until then */
     uint64_t old_expiry;      /* `expiries` when that was over */
-    uint64_t view;            /* rises when memory servers are not to be believed any more */
-    uint64_t lost_view;       /* the view in which those that are lost for good are not; 0: none is known */
-    uint32_t running;         /* methods that run */
-    uint32_t tasks;           /* tasks of the term */
-    struct task_wait *idle;   /* of the task that waits for one of these to become 0 */
+    uint64_t ended_ns;        /* when those that have expired were heard of, at the latest */
+    uint64_t cut_term,
+        cut_ns; /* a session of which that term, or one before, has not heard later than then is not resumed. Stored */
+    uint64_t view;          /* rises when memory servers are not to be believed any more */
+    uint64_t lost_view;     /* the view in which those that are lost for good are not; 0: none is known */
+    uint32_t running;       /* methods that run */
+    uint32_t tasks;         /* tasks of the term */
+    struct task_wait *idle; /* of the task that waits for one of these to become 0 */
 
     /* Changes on their way into the store. */
     struct base_list sets;           /* of struct master_set */
@@ -524,6 +527,15 @@ bool master_session_is_known(const struct space_master *master, const uint8_t *i
  * one that is not has nothing of the namespace. */
 bool master_session_is_over(const struct space_master *master, uint64_t number,
                             const struct master_space *space);
+
+/** See to it that no session that is over by now is ever resumed, by any master. @return 0; errors of master_store_seen(). Yields. */
+base_must_check int master_cut(struct space_master *master);
+
+/** Whether a session may be over, so that it is not to be resumed. @param epoch, heard_ns  what its client was told last */
+static inline bool master_session_is_cut(const struct space_master *master, uint64_t epoch, uint64_t heard_ns)
+{
+    return epoch < master->cut_term || (epoch == master->cut_term && heard_ns <= master->cut_ns);
+}
 
 /** Make a session. @param is_resuming  it was another master's @return NULL: no memory, or there are too many */
 struct master_session *master_session_make(struct space_master *master, const uint8_t *id, bool is_resuming);

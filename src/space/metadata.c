@@ -8,7 +8,7 @@
 
 #define VERSION       1
 #define CONFIG_PATH   "/space/config"
-#define CONFIG_BYTES  24
+#define CONFIG_BYTES  40
 #define SERVER_BYTES  24
 #define SPACE_BYTES   64
 #define REGION_BYTES  32
@@ -58,6 +58,8 @@ void master_save_config(struct space_master *master, struct master_set *set)
     space_put(&cursor, master->bound_space, 4);
     space_put(&cursor, master->bound_region, 4);
     space_put(&cursor, master->chunk_bytes, 8);
+    space_put(&cursor, master->cut_term, 8);
+    space_put(&cursor, master->cut_ns, 8);
 }
 
 void master_save_server(struct space_master *master, struct master_set *set,
@@ -197,6 +199,7 @@ static int load_config(struct space_master *master, uint64_t new_chunk_bytes, bo
     *ret_is_new = error == -ENOENT;
     master->next_server = master->next_space = master->next_region = 1;
     master->chunk_bytes = new_chunk_bytes;
+    master->cut_term = master->cut_ns = 0;
     if (error == 0) {
         struct space_cursor cursor = space_cursor_from(bytes, count);
         const bool is_ours = space_take(&cursor, 4) == VERSION;
@@ -204,6 +207,8 @@ static int load_config(struct space_master *master, uint64_t new_chunk_bytes, bo
         master->next_space = (uint32_t)space_take(&cursor, 4);
         master->next_region = (uint32_t)space_take(&cursor, 4);
         master->chunk_bytes = space_take(&cursor, 8);
+        master->cut_term = space_take(&cursor, 8);
+        master->cut_ns = space_take(&cursor, 8);
         if (!is_ours || !space_cursor_is_done(&cursor) ||
             !base_is_aligned(master->chunk_bytes, BASE_PAGE_BYTES) || master->chunk_bytes == 0)
             return complain(master, CONFIG_PATH);

@@ -64,6 +64,8 @@ static struct master_region *fill_master(struct space_master *master)
     struct master_set set;
     master->next_server = master->next_space = master->next_region = 10;
     master->chunk_bytes = 4096;
+    master->cut_term = 3;
+    master->cut_ns = UINT64_C(1) << 40;
     master_set_init(&set);
     master_save_config(master, &set);
     memset(space->salt, 1, sizeof(space->salt));
@@ -154,6 +156,9 @@ static void expect_all(struct space_master *master)
     assert_true(space->next_address > UINT64_C(77) << 20);
     assert_true(master->next_region >= 10 && master->next_server >= 10 && master->next_space >= 10);
     assert_int_equal(master->chunk_bytes, 4096);
+    assert_true(
+        master_session_is_cut(master, 3, UINT64_C(1) << 40) && master_session_is_cut(master, 2, UINT64_MAX) &&
+        !master_session_is_cut(master, 3, (UINT64_C(1) << 40) + 1) && !master_session_is_cut(master, 4, 0));
     const struct master_server *server = master_server_of(master, 2);
     assert_true(server != NULL && strcmp(server->name, "node2") == 0 && server->identity[3] == 2);
     assert_string_equal(server->address, "there:2");
@@ -232,7 +237,7 @@ static void break_and_load(void *arg)
     static const struct {
         const char *path;
         uint32_t keep; /* bytes of it that stay */
-    } breaks[] = {{"/space/config", 23},
+    } breaks[] = {{"/space/config", 39},
                   {"/space/servers/0000000001", 24},
                   {"/space/names/0000000005", 60},
                   {"/space/regions/0000000009", 40},

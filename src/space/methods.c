@@ -62,18 +62,25 @@ static int ask_hello(struct asking *asking)
 {
     struct space_master *master = asking->master;
     const uint32_t flags = (uint32_t)space_take(&asking->from, 4);
+    const uint64_t told_epoch = space_take(&asking->from, 8), told_heard_ns = space_take(&asking->from, 8);
+    struct master_session *session = asking->session;
+    const bool is_new = session == NULL;
     if (!asking_is_taken(asking) || flags > SPACE_RESUMES)
         return -EINVAL;
-    if (asking->session == NULL && master_session_is_known(master, asking->id))
+    if (is_new && master_session_is_known(master, asking->id))
         return -EEXIST; /* it has expired, and its connections are being ended */
-    const bool is_new = asking->session == NULL;
-    if (is_new && master_session_make(master, asking->id, flags == SPACE_RESUMES) == NULL)
+    if (is_new && flags == SPACE_RESUMES && master_session_is_cut(master, told_epoch, told_heard_ns))
+        return -EEXIST; /* it is over, and others may have been told so */
+    if (is_new)
+        session = master_session_make(master, asking->id, flags == SPACE_RESUMES);
+    if (session == NULL)
         return -ENOMEM;
     space_put(&asking->to, atomic_load(&master->epoch), 8);
     space_put(&asking->to, master->chunk_bytes, 8);
     space_put(&asking->to, master->lease_ns / BASE_NS_PER_MS, 4);
     space_put(&asking->to, is_new, 4);
     space_put(&asking->to, master->view, 8);
+    space_put(&asking->to, session->heard_ns, 8);
     return 0;
 }
 
@@ -96,6 +103,7 @@ static int ask_renew(struct asking *asking)
     asking->session->view = view;
     space_put(&asking->to, atomic_load(&asking->master->epoch), 8);
     space_put(&asking->to, asking->master->view, 8);
+    space_put(&asking->to, asking->session->heard_ns, 8);
     return 0;
 }
 
@@ -271,14 +279,19 @@ static int ask_release(struct asking *asking)
 
 static int ask_ended(struct asking *asking)
 {
-    const struct master_space *space = asking_space(asking);
+    struct master_space *space = asking_space(asking);
     space_take_zeros(&asking->from, 4);
     const uint64_t number = space_take(&asking->from, 8);
     if (!asking_is_taken(asking))
         return -EINVAL;
     if (space == NULL)
         return -ENOENT;
-    return master_session_is_over(asking->master, number, space) ? 0 : -EBUSY;
+    space->users++;
+    int error = master_session_is_over(asking->master, number, space) ? master_cut(asking->master) : -EBUSY;
+    if (error == 0 && !master_session_is_over(asking->master, number, space))
+        error = -EBUSY; /* it was resumed before others could be told */
+    master_space_put(asking->master, space);
+    return error;
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */

@@ -103,6 +103,7 @@ static void expire_sessions(struct space_master *master)
         if (session->expiry != 0 || now - session->heard_ns <= late_ns)
             continue;
         session->expiry = ++master->expiries;
+        master->ended_ns = base_max(master->ended_ns, session->heard_ns);
         atomic_fetch_add(&master->counts[MASTER_EXPIRED], 1);
         is_any = true;
     }
@@ -157,6 +158,26 @@ bool master_session_is_over(const struct space_master *master, uint64_t number,
             return false;
     }
     return true;
+}
+
+int master_cut(struct space_master *master)
+{
+    const uint64_t term = master->cut_term, ns = master->cut_ns;
+    struct master_set set;
+    if (term == master->term && ns >= master->ended_ns)
+        return 0;
+    master->cut_term = master->term;
+    master->cut_ns = master->ended_ns;
+    master->bound_server = 0; /* so that the configuration is stored */
+    master_set_init(&set);
+    master_save_config(master, &set);
+    int error = master_store_seen(master, &set);
+    if (error != 0) { /* the term is over, or nobody has seen anything */
+        master->cut_term = term;
+        master->cut_ns = ns;
+        master->bound_server = 0;
+    }
+    return error;
 }
 
 void master_reap_task(void *arg)
