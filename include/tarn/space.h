@@ -16,7 +16,8 @@
  * lease, and what the call names does not exist any more).
  * Consistency: bytes that one client writes while another reads or writes them are a mixture; clients agree among
  * themselves about when they use what (README, "What readers see"). A copy-on-write region is never written: a writer makes
- * its next version beside it, and readers go on with the one that they hold (tarn_space_begin()).
+ * its next version beside it, and readers go on with the one that they hold (tarn_space_begin()). A READ of one
+ * aligned word of 8 bytes of a region of class `words` brings a value that the word had at one moment.
  */
 #ifndef TARN_SPACE_H
 #define TARN_SPACE_H

@@ -43,6 +43,27 @@ static int check_swap(const struct tarn_space_region *region, uint64_t offset)
     return region->memory_class == TARN_SPACE_WORDS ? 0 : -EACCES;
 }
 
+/* Have a READ of one word that clients swap bring a value that the word had at one moment: where the fabric cannot, it becomes an FAA of 0,
+ * whose `before` is what is read. */
+static void read_whole_word(const struct tarn_space_region *region, struct tarn_fabric_op *op)
+{
+    if (op->kind != TARN_FABRIC_READ || region->memory_class != TARN_SPACE_WORDS || op->iov_count != 1 ||
+        op->iov[0].iov_len != 8 || !base_is_aligned(op->offset, 8))
+        return;
+    op->whole = tarn_fabric_info(region->of->space->fabric)->whole_reads;
+    if (op->whole)
+        return;
+    op->kind = TARN_FABRIC_FAA;
+    op->iov_count = 0;
+}
+
+/* Put what such an FAA has found where it is to be read. */
+static void take_whole_word(const struct tarn_fabric_op *op, const struct iovec *iov)
+{
+    if (op->kind == TARN_FABRIC_FAA)
+        memcpy(iov->iov_base, &op->before, sizeof(op->before));
+}
+
 /* What an outcome of the fabric's means for a client. */
 static int outcome_of(const struct tarn_space *space, int result)
 {
@@ -77,11 +98,16 @@ static int run_part(struct tarn_space_region *region, const struct part *part, s
     op->tag = CLIENT_TAG;
     op->handle = &target->handle;
     op->offset = part->offset;
+    const bool is_read = op->kind == TARN_FABRIC_READ;
+    const struct iovec *iov = op->iov;
+    read_whole_word(region, op);
     struct client_link *link = target->link;
     link->users++;
     int error = fabric_run(link->connection, op, deadline_ns);
     link->users--;
-    if (error != 0 && op->kind != TARN_FABRIC_READ)
+    if (error == 0 && is_read)
+        take_whole_word(op, iov);
+    if (error != 0 && !is_read)
         region->is_in_doubt = region->is_broken = true;
     return outcome_of(space, error);
 }
@@ -149,6 +175,8 @@ static void take_piece(struct tarn_space *space, struct client_piece *piece)
     if (is_swap(op->kind)) {
         op->before = piece->op.before;
         op->has_run = piece->op.result == 0;
+    } else if (result == 0 && !piece->is_of_word) {
+        take_whole_word(&piece->op, piece->iov);
     }
     if (result != 0)
         note_failure(op, piece, result);
@@ -313,6 +341,7 @@ static void post_more(struct tarn_space *space, struct tarn_space_op *op)
         if (!is_swap(op->kind)) {
             piece->op.iov = piece->iov;
             piece->op.iov_count = cut_vectors(op, op->done_bytes, part.bytes, piece->iov);
+            read_whole_word(op->region, &piece->op);
         }
         pass_part(op, part.bytes);
         post_piece(space, piece);
