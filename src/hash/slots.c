@@ -1,0 +1,491 @@
+/*
+ * Slots for records: slabs of tables that this client owns, and the way of a slot from one record to the next. A client alone writes to its
+ * slabs. Nobody tells it when a record of its is replaced; it looks, when it has no other slots.
+ *
+ *   free ── hash_slot_take() ──▶ being written ── hash_slot_use() ──▶ used ── replaced ──▶ resting ── two operations later ──▶ free
+ */
+#include "hash/hash_internal.h"
+#include <stdio.h>
+
+#define LOOK_SLOTS 32u /* that are looked at together for replaced records */
+#define GOOD_PERCENT                                                                                         \
+    30u /* replaced records among those: then it is worth to look at more before another slab is taken */
+#define WORDS 512u
+
+/* How long a slot rests: no operation that has read a word of before can count any more, whatever the drift of clocks. */
+static uint64_t rest_ns(const struct hash *hash)
+{
+    return 2 * hash->shape.operation_ns;
+}
+
+/* ---- lists -------------------------------------------------------------------------------------- */
+
+static bool grow_list(struct hash *hash, void **list, uint32_t *room, size_t entry_bytes)
+{
+    const uint32_t more = *room == 0 ? 64 : 2 * *room;
+    void *longer = base_realloc(&hash->node->memory, *list, *room * entry_bytes, more * entry_bytes);
+    if (longer == NULL)
+        return false;
+    *list = longer;
+    *room = more;
+    return true;
+}
+
+/* Note that a slot may be written. @return false: there is no memory for that, and it is used again after this client */
+static bool add_free(struct hash *hash, struct hash_class *class, uint64_t address)
+{
+    if (class->free_count == class->free_room &&
+        !grow_list(hash, (void **)&class->free, &class->free_room, sizeof(class->free[0])))
+        return false;
+    class->free[class->free_count++] = address;
+    return true;
+}
+
+static void add_resting(struct hash *hash, struct hash_class *class, uint64_t address, uint64_t until_ns)
+{
+    if (class->resting_count == class->resting_room) {
+        const uint32_t before = class->resting_room;
+        if (!grow_list(hash, (void **)&class->resting, &class->resting_room, sizeof(class->resting[0])))
+            return;
+        for (uint32_t i = 0; i < class->resting_first;
+             i++) /* what had wrapped around comes behind the rest */
+            class->resting[before + i] = class->resting[i];
+    }
+    class->resting[(class->resting_first + class->resting_count++) % class->resting_room] =
+        (struct hash_resting){.address = address, .until_ns = until_ns};
+}
+
+static void end_rests(struct hash *hash, struct hash_class *class)
+{
+    const uint64_t now = class->resting_count == 0 ? 0 : task_now();
+    while (class->resting_count > 0 && class->resting[class->resting_first].until_ns <= now) {
+        if (!add_free(hash, class, class->resting[class->resting_first].address))
+            return;
+        class->resting_first = (class->resting_first + 1) % class->resting_room;
+        class->resting_count--;
+    }
+}
+
+/* ---- slabs -------------------------------------------------------------------------------------- */
+
+static struct hash_slab *slab_of(const struct hash *hash, uint64_t address, uint32_t *ret_slot)
+{
+    const uint32_t number = hash_slab_at_address(hash, address);
+    struct hash_slab *slab = number < hash_slab_total(hash) ? hash->slabs[number] : NULL;
+    if (slab != NULL)
+        *ret_slot =
+            (uint32_t)(address % hash_slab_grains(&hash->shape)) / hash_class_grains(slab->class_number);
+    return slab;
+}
+
+static uint64_t address_of(const struct hash *hash, const struct hash_slab *slab, uint32_t slot)
+{
+    return (uint64_t)slab->number * hash_slab_grains(&hash->shape) +
+           (uint64_t)slot * hash_class_grains(slab->class_number);
+}
+
+static size_t slab_bytes(uint32_t slot_count)
+{
+    return sizeof(struct hash_slab) + slot_count;
+}
+
+/* Begin to own a slab. @param is_used  it may have records of a client before */
+static int own_slab(struct hash *hash, uint32_t number, uint32_t class_number, bool is_used)
+{
+    const uint32_t count = hash_slab_grains(&hash->shape) / hash_class_grains(class_number);
+    struct hash_class *class = &hash->classes[class_number];
+    if (hash->slabs[number] != NULL)
+        return 0;
+    struct hash_slab *slab = base_alloc(&hash->node->memory, slab_bytes(count));
+    if (slab == NULL)
+        return -ENOMEM;
+    slab->number = number;
+    slab->class_number = class_number;
+    slab->slot_count = count;
+    hash->slabs[number] = slab;
+    hash->slab_classes[number] = (uint16_t)(class_number + 1);
+    hash->own[hash->own_count++] = number;
+    class->slab_count++;
+    if (is_used) {
+        memset(slab->slots, HASH_SLOT_USED, count);
+        return 0;
+    }
+    for (uint32_t slot = count; slot > 0; slot--) {
+        if (!add_free(hash, class, address_of(hash, slab, slot - 1)))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+void hash_slots_forget(struct hash *hash)
+{
+    struct base_account *account = &hash->node->memory;
+    for (uint32_t i = 0; i < hash->own_count; i++) {
+        struct hash_slab *slab = hash->slabs[hash->own[i]];
+        hash->slabs[hash->own[i]] = NULL;
+        base_free(account, slab, slab_bytes(slab->slot_count));
+    }
+    hash->own_count = 0;
+    for (uint32_t i = 0; i < HASH_CLASSES_MAX; i++) {
+        struct hash_class *class = &hash->classes[i];
+        base_free(account, class->free, class->free_room * sizeof(class->free[0]));
+        base_free(account, class->resting, class->resting_room * sizeof(class->resting[0]));
+        *class = (struct hash_class){.free = NULL};
+    }
+}
+
+int hash_slabs_adopt(struct hash *hash, uint32_t client, uint64_t deadline_ns)
+{
+    uint64_t words[WORDS];
+    const uint32_t total = hash->table_count * hash_slabs_of_table(&hash->shape);
+    int error = 0;
+    for (uint32_t first = 0; first < total && error == 0; first += WORDS) {
+        const uint32_t count = base_min(total - first, WORDS);
+        error = hash_read(hash, hash->head, hash_slab_at(&hash->shape, first), words, count * UINT64_C(8),
+                          deadline_ns);
+        for (uint32_t i = 0; i < count && error == 0; i++) {
+            if (hash_slab_owner(words[i]) != client + 1)
+                continue;
+            const uint64_t mine = hash_slab_word(words[i], hash->client + 1, hash_slab_class(words[i]));
+            if (client != hash->client)
+                error = hash_swap(hash, hash->session, hash->head, hash_slab_at(&hash->shape, first + i),
+                                  words[i], mine, mine, deadline_ns);
+            if (error == 0)
+                error = own_slab(hash, first + i, hash_slab_class(words[i]), true);
+            hash->stats.adopted += error == 0;
+            error = error == -EAGAIN ? 0 : error;
+        }
+    }
+    return error;
+}
+
+int hash_slab_learn(struct hash *hash, uint64_t address, uint64_t deadline_ns)
+{
+    const uint32_t number = hash_slab_at_address(hash, address);
+    uint64_t word = 0;
+    if (number >= hash_slab_total(hash))
+        return -EUCLEAN;
+    int error =
+        hash_read(hash, hash->head, hash_slab_at(&hash->shape, number), &word, sizeof(word), deadline_ns);
+    if (error == 0 && number / hash_slabs_of_table(&hash->shape) >= hash->table_count)
+        error = hash_learn_tables(hash, deadline_ns);
+    if (error == 0)
+        hash->slab_classes[number] = (uint16_t)(hash_slab_owner(word) == 0 ? 0 : hash_slab_class(word) + 1);
+    return error;
+}
+
+/* ---- more slabs --------------------------------------------------------------------------------- */
+
+/* Make another table known that there is to be. @return 0; -EAGAIN: another client has done it; -ENOSPC */
+static int make_table(struct hash *hash, uint64_t deadline_ns)
+{
+    const uint32_t table = hash->table_count;
+    char name[TARN_SPACE_NAME_MAX + 1];
+    struct tarn_space_region *region;
+    struct tarn_space_info info;
+    if (table == hash_tables(&hash->shape))
+        return -ENOSPC;
+    (void)snprintf(name, sizeof(name), "%s.table.%u", hash->name, table);
+    int error = hash_alloc(hash, name, hash->shape.table_bytes, false, hash->place, deadline_ns, &region);
+    if (error == -EEXIST) /* another client is at it, or was; what it made is as good */
+        error = tarn_space_find(hash->of, name, deadline_ns, &region);
+    if (error != 0)
+        return error == -ENOENT && *hash->place == '\0' ? -EAGAIN : error;
+    tarn_space_info(region, &info);
+    const uint64_t word = info.address | (uint64_t)hash->place_tag << 2 | HASH_IS_THERE;
+    error = hash_swap(hash, hash->session, hash->head, hash_table_at(table), 0, word, word, deadline_ns);
+    tarn_space_drop(region);
+    return error == 0 || error == -EAGAIN ? hash_learn_tables(hash, deadline_ns) : error;
+}
+
+/* Whether slabs of a table are where this client's records are to be, as far as it is known. */
+static bool is_placed(const struct hash *hash, uint64_t table_word)
+{
+    return *hash->place == '\0' || (table_word >> 2 & 0x3fff) == hash->place_tag;
+}
+
+/* Take a slab of a table that nobody has. @return 0; -ENOSPC; errors */
+static int take_slab_of(struct hash *hash, uint32_t table, uint32_t class_number, uint64_t deadline_ns)
+{
+    uint64_t words[WORDS];
+    const uint32_t all = hash_slabs_of_table(&hash->shape),
+                   skipped = table == 0 ? hash_intent_slabs(&hash->shape) : 0;
+    for (uint32_t first = skipped; first < all; first += WORDS) {
+        const uint32_t count = base_min(all - first, WORDS);
+        int error = hash_read(hash, hash->head, hash_slab_at(&hash->shape, table * all + first), words,
+                              count * UINT64_C(8), deadline_ns);
+        for (uint32_t i = 0; i < count && error == 0; i++) {
+            const uint32_t number = table * all + first + i;
+            const uint64_t mine = hash_slab_word(words[i], hash->client + 1, class_number);
+            if (hash_slab_owner(words[i]) != 0)
+                continue;
+            error = hash_swap(hash, hash->session, hash->head, hash_slab_at(&hash->shape, number), words[i],
+                              mine, mine, deadline_ns);
+            if (error == 0)
+                return own_slab(hash, number, class_number, false);
+            error = error == -EAGAIN || error == -ECONNRESET ? 0 : error;
+        }
+        if (error != 0)
+            return error;
+    }
+    return -ENOSPC;
+}
+
+/* Take another slab. @return 0; -ENOSPC: the tables are full; errors */
+static int take_slab(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    for (;;) {
+        int error = hash_learn_tables(hash, deadline_ns);
+        for (uint32_t pass = 0; pass < 2 && error == 0; pass++) { /* at the own place first, then anywhere */
+            for (uint32_t table = hash->table_count; table > 0 && error == 0; table--) {
+                uint64_t word = 0;
+                error =
+                    hash_read(hash, hash->head, hash_table_at(table - 1), &word, sizeof(word), deadline_ns);
+                if (error != 0 || is_placed(hash, word) != (pass == 0))
+                    continue;
+                error = take_slab_of(hash, table - 1, class_number, deadline_ns);
+                if (error == 0)
+                    return 0;
+                error = error == -ENOSPC ? 0 : error;
+            }
+            if (error == 0 && pass == 0) {
+                error = make_table(hash, deadline_ns);
+                if (error == 0)
+                    break;
+                error = error == -ENOSPC ? 0 : error == -EAGAIN ? 0 : error;
+            }
+            if (pass == 1 && error == 0)
+                return -ENOSPC;
+        }
+        if (error != 0)
+            return error;
+    }
+}
+
+/* ---- looking for replaced records --------------------------------------------------------------- */
+
+/* A slot that is looked at. */
+struct looked {
+    uint64_t address;
+    struct hash_record record;
+    struct hash_places places;
+    uint64_t words[2][HASH_WORDS_MAX];
+};
+
+struct look {
+    uint32_t count;
+    uint64_t view[2];
+    struct looked slots[LOOK_SLOTS];
+};
+
+/* Choose used slots of a class, one after the other. */
+static void choose_slots(struct hash *hash, struct hash_class *class, uint32_t class_number,
+                         struct look *look)
+{
+    look->count = 0;
+    for (uint32_t tried = 0; tried < hash->own_count + 1 && hash->own_count > 0 && look->count < LOOK_SLOTS;
+         tried++) {
+        class->swept_slab = class->swept_slab >= hash->own_count ? 0 : class->swept_slab;
+        struct hash_slab *slab = hash->slabs[hash->own[class->swept_slab]];
+        if (slab->class_number == class_number) {
+            for (; slab->swept < slab->slot_count && look->count < LOOK_SLOTS; slab->swept++) {
+                if ((slab->slots[slab->swept] & HASH_SLOT_USED) != 0)
+                    look->slots[look->count++].address = address_of(hash, slab, slab->swept);
+            }
+            if (slab->swept < slab->slot_count)
+                return;
+            slab->swept = 0;
+        }
+        class->swept_slab++;
+    }
+}
+
+/* Read the headers, and then twice the words of the keys' slots. */
+static int look_at_slots(struct hash *hash, struct hash_io *io, struct look *look, uint64_t deadline_ns)
+{
+    io->count = 0;
+    for (uint32_t i = 0; i < look->count; i++) {
+        uint64_t offset;
+        struct tarn_space_region *table = hash_table_of(hash, look->slots[i].address, &offset);
+        hash_io_read(io, table, offset, &look->slots[i].record, sizeof(look->slots[i].record));
+    }
+    int error = hash_io_run(hash, io, deadline_ns);
+    for (uint32_t i = 0; i < look->count && error == 0; i++)
+        hash_places_of(hash, look->slots[i].record.key, &look->slots[i].places);
+    for (uint32_t pass = 0; pass < 2 && error == 0; pass++) {
+        uint32_t next = 0;
+        while (next < look->count && error == 0) {
+            io->count = 0;
+            for (; next < look->count && io->count + HASH_WORDS_MAX < HASH_IO_MAX; next++) {
+                struct looked *looked = &look->slots[next];
+                for (uint32_t i = 0; i < looked->places.count; i++)
+                    hash_io_read(io, looked->places.regions[i], looked->places.at[i].slot * 8,
+                                 &looked->words[pass][i], 8);
+            }
+            error = hash_io_run(hash, io, deadline_ns);
+        }
+        if (error == 0)
+            error = hash_read(hash, hash->head, HASH_HEAD_VIEW, &look->view[pass], 8, deadline_ns);
+    }
+    return error;
+}
+
+/* Whether no word refers to a record, and none ever will. */
+static bool is_replaced(const struct hash *hash, const struct look *look, const struct looked *looked)
+{
+    if (!hash_header_is_whole(&looked->record, looked->address))
+        return true; /* it was never written as a whole */
+    if (look->view[1] != looked->places.view)
+        return false;
+    for (uint32_t i = 0; i < looked->places.count; i++) {
+        const uint64_t word = looked->words[0][i];
+        if (word != looked->words[1][i] ||
+            (hash_has_record(word) && hash_address_of(&hash->layout, word) == looked->address))
+            return false;
+    }
+    return true;
+}
+
+/* Look at some slots. @return 0: at least one was found; -ENOENT; errors */
+static int look_for_replaced(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    struct hash_class *class = &hash->classes[class_number];
+    struct look *look = base_alloc(&hash->node->memory, sizeof(*look));
+    struct hash_io *io = hash_io_get(hash);
+    const uint64_t session = hash->session;
+    uint32_t found = 0;
+    int error = look == NULL || io == NULL ? -ENOMEM : 0;
+    if (error == 0)
+        choose_slots(hash, class, class_number, look);
+    if (error == 0 && look->count > 0)
+        error = look_at_slots(hash, io, look, deadline_ns);
+    for (uint32_t i = 0; error == 0 && i < look->count && session == hash->session; i++) {
+        if (!is_replaced(hash, look, &look->slots[i]))
+            continue;
+        uint32_t slot;
+        const struct hash_slab *slab = slab_of(hash, look->slots[i].address, &slot);
+        if (slab == NULL || (slab->slots[slot] & HASH_SLOT_USED) == 0)
+            continue; /* this client has replaced it itself meanwhile */
+        hash_slot_give(hash, look->slots[i].address, true);
+        hash->stats.reclaimed++;
+        found++;
+    }
+    if (error == 0)
+        class->found_percent = look->count == 0 ? 0 : found * 100 / look->count;
+    if (error == 0 && hash->view != look->view[1] && look->count > 0)
+        error = hash_learn_view(hash, deadline_ns);
+    if (io != NULL)
+        hash_io_put(hash, io);
+    base_free(&hash->node->memory, look, sizeof(*look));
+    return error != 0 ? error : found > 0 ? 0 : -ENOENT;
+}
+
+/* Look at all slots of a class, if need be. @return 0: one was found, and rests; -ENOENT; errors */
+static int look_at_all(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    const uint32_t slots = hash_slab_grains(&hash->shape) / hash_class_grains(class_number);
+    const uint64_t rounds = (uint64_t)hash->classes[class_number].slab_count * (slots / LOOK_SLOTS + 1) + 1;
+    int error = -ENOENT;
+    for (uint64_t i = 0; i < rounds && error == -ENOENT; i++)
+        error = look_for_replaced(hash, class_number, deadline_ns);
+    return error;
+}
+
+/* ---- slots -------------------------------------------------------------------------------------- */
+
+/* Find slots that may be written, or that rest. @return 0; -ENOSPC; errors */
+static int find_slots(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    struct hash_class *class = &hash->classes[class_number];
+    int error = -ENOENT;
+    if (class->slab_count > 0 && class->found_percent >= GOOD_PERCENT)
+        error = look_for_replaced(hash, class_number, deadline_ns);
+    if (error == -ENOENT || (error == 0 && class->found_percent < GOOD_PERCENT))
+        error = take_slab(hash, class_number, deadline_ns);
+    if (error == -ENOSPC && class->resting_count > 0)
+        error = 0;
+    if (error == -ENOSPC)
+        error = look_at_all(hash, class_number, deadline_ns);
+    if (error == -ENOENT) {
+        error = hash_inherit(hash, deadline_ns);
+        if (error == 0)
+            error = look_at_all(hash, class_number, deadline_ns);
+    }
+    return error == -ENOENT ? -ENOSPC : error;
+}
+
+/* Take a free slot, if there is one. */
+static bool pop_free(struct hash *hash, uint32_t class_number, uint64_t *ret_address,
+                     uint64_t *ret_generation)
+{
+    struct hash_class *class = &hash->classes[class_number];
+    uint32_t slot;
+    if (class->free_count == 0)
+        end_rests(hash, class);
+    if (class->free_count == 0)
+        return false;
+    const uint64_t address = class->free[--class->free_count];
+    struct hash_slab *slab = slab_of(hash, address, &slot);
+    do /* another one than the slot's last record had, also in the bits that words have */
+        hash->counter++;
+    while ((hash->counter & HASH_SLOT_GENERATION) == (slab->slots[slot] & HASH_SLOT_GENERATION));
+    slab->slots[slot] = (uint8_t)(hash->counter & HASH_SLOT_GENERATION);
+    *ret_address = address;
+    *ret_generation = hash->number + hash->counter;
+    return true;
+}
+
+int hash_slot_take(struct hash *hash, uint64_t bytes, uint64_t deadline_ns, uint64_t *ret_address,
+                   uint64_t *ret_generation)
+{
+    uint64_t pause_ns = 0;
+    if (bytes > hash->shape.slab_bytes)
+        return -EMSGSIZE;
+    uint32_t class_number = hash_class_for((bytes + HASH_GRAIN_BYTES - 1) / HASH_GRAIN_BYTES);
+    if (hash_class_grains(class_number) > hash_slab_grains(&hash->shape))
+        class_number = hash_class_for(hash_slab_grains(&hash->shape));
+    while (!pop_free(hash, class_number, ret_address, ret_generation)) {
+        int error = task_mutex_lock(&hash->control, deadline_ns);
+        if (error != 0)
+            return error;
+        if (hash->session != tarn_space_session(hash->space))
+            error = -ESTALE;
+        else if (hash->classes[class_number].free_count == 0)
+            error = find_slots(hash, class_number, deadline_ns);
+        task_mutex_unlock(&hash->control);
+        if (error != 0)
+            return error;
+        if (hash->classes[class_number].free_count == 0 && hash_pause(&pause_ns, deadline_ns) != 0)
+            return -ETIMEDOUT;
+    }
+    return 0;
+}
+
+void hash_slot_use(struct hash *hash, uint64_t address)
+{
+    uint32_t slot;
+    struct hash_slab *slab = slab_of(hash, address, &slot);
+    if (slab != NULL)
+        slab->slots[slot] |= HASH_SLOT_USED;
+}
+
+void hash_slot_give(struct hash *hash, uint64_t address, bool is_seen)
+{
+    uint32_t slot;
+    struct hash_slab *slab = slab_of(hash, address, &slot);
+    if (slab == NULL)
+        return;
+    if (is_seen && (slab->slots[slot] & HASH_SLOT_USED) == 0)
+        return; /* it was given back before; or the task that has put it in use is about to note that: then it is found later */
+    slab->slots[slot] = (uint8_t)(slab->slots[slot] & ~HASH_SLOT_USED);
+    if (is_seen)
+        add_resting(hash, &hash->classes[slab->class_number], address, task_now() + rest_ns(hash));
+    else if (!add_free(hash, &hash->classes[slab->class_number], address))
+        slab->slots[slot] |= HASH_SLOT_USED; /* it is found again when slots are looked at */
+}
+
+bool hash_slot_is_own(const struct hash *hash, uint64_t address)
+{
+    uint32_t slot;
+    return slab_of(hash, address, &slot) != NULL;
+}

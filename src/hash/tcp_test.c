@@ -1,0 +1,10 @@
+/* Hash stores over `tcp`. */
+#include "fabric/tcp_testing.h"
+#include "hash/conformance_testing.h"
+
+int main(void)
+{
+    const struct testing_suite suites[] = {hash_conformance, {0}};
+    cmocka_set_test_filter(getenv("TARN_CASE"));
+    return testing_run_suites("tests", suites, NULL, tcp_testing_setup, NULL);
+}
