@@ -296,14 +296,16 @@ int hash_learn_tables(struct hash *hash, uint64_t deadline_ns)
     int error = 0;
     while (hash->table_count < hash_tables(&hash->shape) && error == 0) {
         uint64_t word = 0;
-        error =
-            hash_read(hash, hash->head, hash_table_at(hash->table_count), &word, sizeof(word), deadline_ns);
+        const uint32_t table = hash->table_count;
+        error = hash_read(hash, hash->head, hash_table_at(table), &word, sizeof(word), deadline_ns);
         if (error != 0 || (word & HASH_IS_THERE) == 0)
             break;
         struct tarn_space_region *region;
         error = tarn_space_init(hash->of, word & ~UINT64_C(0xffff), 0, deadline_ns, &region);
-        if (error == 0)
+        if (error == 0 && table == hash->table_count)
             hash->tables[hash->table_count++] = region;
+        else if (error == 0)
+            tarn_space_drop(region); /* another task was faster */
     }
     return error;
 }
