@@ -46,8 +46,9 @@ static int make_claimed(struct hash *hash, uint32_t growth, uint64_t claim, uint
     name_index(hash, growth, claim >> 2, name);
     remove_index(hash, growth, (claim >> 2) - 1, deadline_ns);
     int error = hash_alloc(hash, name, bytes, true, NULL, deadline_ns, &region);
-    if (error != 0)
-        return error;
+    if (error !=
+        0) /* -EEXIST: the claim's outcome was lost, and it is another client's; or the region's, and it is nobody's */
+        return error == -EEXIST ? -EAGAIN : error;
     error = hash_zero(hash, region, bytes, deadline_ns);
     tarn_space_info(region, &info);
     if (error == 0)
