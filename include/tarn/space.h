@@ -118,8 +118,8 @@ TARN_API TARN_MUST_CHECK int tarn_space_delete_ns(struct tarn_space_namespace *s
  *
  * @param session  a tarn_space_session() of any client. A number that no session has is that of one that is over
  * @return 0: it is; -EBUSY: not yet, or not known yet: it is live; or a memory server has not fenced it, or is away and may still serve it
- *         (in both cases perhaps for the sake of another session of the namespace); or the master has led for less than a lease. Ask again.
- *         Yields.
+ *         (in both cases perhaps for the sake of another session of the namespace); or the master has led for less than a lease. Ask again;
+ *         -ENOENT (the namespace was deleted). Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_space_session_ended(struct tarn_space_namespace *space_namespace,
                                                       uint64_t session, uint64_t deadline_ns);

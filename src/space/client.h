@@ -96,6 +96,7 @@ struct client_link {
     struct tarn_space_namespace *of;
     uint32_t server;
     struct tarn_fabric_connection *connection; /* NULL: there is none now */
+    uint64_t session;                          /* number of the session in which that was made */
     uint32_t users;                            /* tasks that use it, and operations posted over it */
     bool is_connecting;                        /* a task is at it */
     uint64_t heard_ns;                         /* when an operation posted over it has last been done */

@@ -244,6 +244,7 @@ static struct client_piece *begin_piece(struct tarn_space *space, struct tarn_sp
 
 static void post_piece(struct tarn_space *space, struct client_piece *piece)
 {
+    base_assert(piece->over->session == space->session_number);
     piece->owner->pieces++;
     piece->over->users++;
     base_list_push_back(&space->posted_pieces, &piece->link);

@@ -170,13 +170,13 @@ static int connect_link(struct client_link *link, uint64_t deadline_ns)
     int error = ask_address(link, hello.identity, address, deadline_ns);
     if (error != 0)
         return error;
-    const uint64_t session = tarn_space_session(space);
-    if (session == 0)
+    link->session = tarn_space_session(space);
+    if (link->session == 0)
         return -EHOSTUNREACH;
     memcpy(hello.session, space->session, SPACE_SESSION_BYTES);
     space_hello_save(&hello, data);
     error = tarn_fabric_connect(space->domain, address, &options, deadline_ns, &link->connection);
-    if (error == 0 && tarn_space_session(space) != session) {
+    if (error == 0 && tarn_space_session(space) != link->session) {
         leave_link(link, -ESTALE); /* only the session that made it may use it */
         return -EHOSTUNREACH;
     }
