@@ -8,7 +8,7 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "crash"))
-from image import PIECE, RECORD, RECORDS, TOMBSTONE, Image  # pylint: disable=wrong-import-position
+from image import PIECE, RECORDS, TOMBSTONE, Image  # pylint: disable=wrong-import-position
 from load import Failure, Looker, work  # pylint: disable=wrong-import-position
 
 STORE_BYTES = 4 << 20  # thirty segments, which are collected all the time
@@ -103,7 +103,7 @@ class Store:
         self.maybe = {number: key.maybe for number, key in keys.items() if key.maybe is not None}
         self.segments = [segment for segment in self.image.live_segments() if segment.kind == RECORDS]
         self.records = {segment: list(self.image.records(segment)) for segment in self.segments}
-        self.headers = self.find_headers()
+        self.fronts = self.find_fronts()
         counting = self.find_newest(self.held)
         self.counting = {record.offset: key for key, record in counting.items()}
         self.pending = {record.offset: key for key, record in self.find_newest(self.maybe).items()
@@ -180,16 +180,16 @@ class Store:
             found |= {key for offset, key in self.counting.items() if self.is_head(offset)}
         return found
 
-    def find_headers(self):
-        """The key of whose record the header has a byte there, by the byte's place in the files."""
+    def find_fronts(self):
+        """The key of the record in whose front, all before its value, a byte is, by the byte's place in the files."""
         return {self.files.place(at): record.key for record in sum(self.records.values(), [])
-                for at in range(record.offset, record.offset + RECORD)}
+                for at in range(record.offset, record.end() - len(record.value))}
 
     def storable(self, damaged):
-        """A key that can be stored if these bytes of the files are damaged: no header of its records is. Where one is, the
-        record may be any key's that has the same hash in the index, its own included, so that a put of the key fails
-        (src/depot/README.md, "Scrubbing")."""
-        unreadable = {int.from_bytes(self.headers[place], "little") for place in damaged if place in self.headers}
+        """A key that can be stored if these bytes of the files are damaged: none is in the front of its records. A record
+        whose header or key cannot be read may be any key's that has the same hash in the index, its own included, so that a
+        put of the key fails (src/depot/README.md, "Scrubbing")."""
+        unreadable = {int.from_bytes(self.fronts[place], "little") for place in damaged if place in self.fronts}
         return min(self.held.keys() - unreadable)
 
     def is_head(self, offset):
@@ -232,7 +232,7 @@ class Trial:
 
     def run_refused(self):
         """A store that is refused is opened all the same when that is asked for, as often as it is; a key can be stored
-        there, unless it may be the one of a damaged header; and a repair makes it one that is opened. Which keys it has lost
+        there, unless it may be the one of a damaged record; and a repair makes it one that is opened. Which keys it has lost
         nobody can tell: they are gone then, or have an older value, as the check has said."""
         self.before = None
         key = self.case["storable"]
