@@ -168,7 +168,7 @@ static int find_store(struct hash *hash, uint64_t deadline_ns)
     const uint64_t patience_ns = task_now() + 2 * TARN_SPACE_LEASE_NS;
     do {
         error = read_head(hash, deadline_ns);
-    } while (error == -EAGAIN && task_now() < patience_ns && hash_pause(&pause_ns, deadline_ns) == 0);
+    } while (error == -EAGAIN && task_now() < patience_ns && task_back_off(&pause_ns, deadline_ns) == 0);
     if (error == 0)
         return 0;
     if (error == -EAGAIN && task_now() >= patience_ns) {
@@ -425,7 +425,7 @@ int hash_enter(struct hash *hash, uint64_t deadline_ns)
         uint64_t view; /* a READ has a session begun, where there is none */
         if (error != -ESTALE)
             return error;
-        error = hash_pause(&pause_ns, deadline_ns);
+        error = task_back_off(&pause_ns, deadline_ns);
         if (error == 0)
             error = hash_read(hash, hash->head, HASH_HEAD_VIEW, &view, sizeof(view), deadline_ns);
         if (error != 0)

@@ -91,7 +91,7 @@ int hash_make_index(struct hash *hash, uint32_t growth, uint64_t deadline_ns)
                 return error;
             }
         }
-        error = hash_pause(&pause_ns, deadline_ns);
+        error = task_back_off(&pause_ns, deadline_ns);
         if (error != 0)
             return error;
     }
@@ -189,7 +189,7 @@ static int close_slot(struct hash *hash, struct hash_place at, uint64_t deadline
         }
         if (error != 0 && error != -EAGAIN && error != -ECONNRESET && error != -ENOSPC)
             return error;
-        if (error == -EAGAIN && hash_pause(&pause_ns, deadline_ns) != 0)
+        if (error == -EAGAIN && task_back_off(&pause_ns, deadline_ns) != 0)
             return -ETIMEDOUT;
         if (error == -ENOSPC)
             return error;

@@ -67,9 +67,6 @@ base_must_check int hash_swap(struct hash *hash, uint64_t session, struct tarn_s
 base_must_check int hash_settle(struct hash *hash, const struct tarn_space_op *op, uint64_t bumped,
                                 uint64_t deadline_ns);
 
-/** Sleep between two looks, longer each time. @param pause_ns  0 at first @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
-base_must_check int hash_pause(uint64_t *pause_ns, uint64_t deadline_ns);
-
 /* ---- slots: slots.c ----------------------------------------------------------------------------- */
 
 /* A slab that this client owns: for each slot the low bits of the generation of its last record, and what is known of it. */

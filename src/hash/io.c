@@ -1,9 +1,6 @@
 /* Steps: operations of the space that are posted together and waited for; and swaps whose outcome was lost. */
 #include "hash/hash_internal.h"
 
-#define PAUSE_FIRST_NS (2 * BASE_NS_PER_US)
-#define PAUSE_MAX_NS   BASE_NS_PER_MS
-
 static struct tarn_space_op *add_op(struct hash_io *io, enum tarn_fabric_op_kind kind,
                                     struct tarn_space_region *region, uint64_t offset)
 {
@@ -67,15 +64,6 @@ void hash_io_put(struct hash *hash, struct hash_io *io)
     base_list_push_front(&hash->free_io, &io->link);
 }
 
-int hash_pause(uint64_t *pause_ns, uint64_t deadline_ns)
-{
-    const uint64_t now = task_now();
-    if (now >= deadline_ns)
-        return -ETIMEDOUT;
-    *pause_ns = *pause_ns == 0 ? PAUSE_FIRST_NS : base_min(2 * *pause_ns, PAUSE_MAX_NS);
-    return task_sleep_until(base_min(deadline_ns, now + *pause_ns)) == 0 ? 0 : -ECANCELED;
-}
-
 int hash_read(struct hash *hash, struct tarn_space_region *region, uint64_t offset, void *memory,
               uint64_t bytes, uint64_t deadline_ns)
 {
@@ -85,7 +73,7 @@ int hash_read(struct hash *hash, struct tarn_space_region *region, uint64_t offs
         int error = tarn_space_read_at(region, offset, memory, bytes, deadline_ns);
         if (error != -EHOSTUNREACH)
             return error;
-        if (hash_pause(&pause_ns, deadline_ns) != 0)
+        if (task_back_off(&pause_ns, deadline_ns) != 0)
             return error;
     }
 }
@@ -134,7 +122,7 @@ int hash_settle(struct hash *hash, const struct tarn_space_op *op, uint64_t bump
             break;
         if (error == -ESTALE && op->session != tarn_space_session(hash->space))
             return -ESTALE;
-        if (error == -ETIMEDOUT || error == -ECANCELED || hash_pause(&pause_ns, deadline_ns) != 0)
+        if (error == -ETIMEDOUT || error == -ECANCELED || task_back_off(&pause_ns, deadline_ns) != 0)
             return -ETIMEDOUT;
     }
     if (found == op->operand || (found == op->compare && bumped == op->operand))

@@ -99,7 +99,7 @@ static int meet_error(struct hash *hash, struct hash_step *step)
     if (error == -ENOMEM || error == -EBADMSG || error == -ETIMEDOUT || error == -ECANCELED ||
         error == -ENODATA)
         return error;
-    if (hash_pause(&step->pause_ns, step->deadline_ns) != 0)
+    if (task_back_off(&step->pause_ns, step->deadline_ns) != 0)
         return error == -ESTALE ? -ETIMEDOUT : error;
     /* a READ waits for a lease; without the head there is no store any more, and an index that is gone was replaced */
     return hash_learn_view(hash, step->deadline_ns);
@@ -111,14 +111,14 @@ static int make_room(struct hash *hash, struct hash_step *step)
     if (error == -ENOSPC)
         error = hash_grow(hash, step->deadline_ns);
     if (error == -EAGAIN)
-        error = hash_pause(&step->pause_ns, step->deadline_ns);
+        error = task_back_off(&step->pause_ns, step->deadline_ns);
     return error != 0 ? error : hash_learn_view(hash, step->deadline_ns);
 }
 
 static int pause_step(struct hash *hash, struct hash_step *step)
 {
     hash->stats.repeated++;
-    return hash_pause(&step->pause_ns, step->deadline_ns);
+    return task_back_off(&step->pause_ns, step->deadline_ns);
 }
 
 static int do_what_is_alone(struct hash *hash, struct hash_step *step)

@@ -455,7 +455,7 @@ int hash_slot_take(struct hash *hash, uint64_t bytes, uint64_t deadline_ns, uint
         task_mutex_unlock(&hash->control);
         if (error != 0)
             return error;
-        if (hash->classes[class_number].free_count == 0 && hash_pause(&pause_ns, deadline_ns) != 0)
+        if (hash->classes[class_number].free_count == 0 && task_back_off(&pause_ns, deadline_ns) != 0)
             return -ETIMEDOUT;
     }
     return 0;

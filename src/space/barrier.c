@@ -27,7 +27,7 @@ static int await_parties(struct tarn_space_barrier *barrier, uint64_t step, uint
         next += arrived;
         if (error == 0 && arrived < count) {
             barrier->missing = next;
-            error = sync_pause(&pause_ns, deadline_ns);
+            error = task_back_off(&pause_ns, deadline_ns);
         }
         if (error != 0)
             return error;

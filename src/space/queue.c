@@ -77,7 +77,7 @@ static int load_position(const struct tarn_space_queue *queue, enum sync_word wh
 static int look_again(const struct tarn_space_queue *queue, enum sync_word which, uint64_t deadline_ns,
                       uint64_t *pause_ns, uint64_t *ret_position)
 {
-    int error = sync_pause(pause_ns, deadline_ns);
+    int error = task_back_off(pause_ns, deadline_ns);
     if (error == 0)
         error = load_position(queue, which, deadline_ns, ret_position);
     return error == -ETIMEDOUT ? -EAGAIN : error;

@@ -2,10 +2,8 @@
 #include "space/sync.h"
 #include <errno.h>
 
-#define OPERATION_NS   (5 * BASE_NS_PER_SECOND) /* the least time that an operation is given */
-#define PAUSE_FIRST_NS (2 * BASE_NS_PER_US)
-#define PAUSE_MAX_NS   BASE_NS_PER_MS
-#define ZERO_WORDS     512
+#define OPERATION_NS (5 * BASE_NS_PER_SECOND) /* the least time that an operation is given */
+#define ZERO_WORDS   512
 
 static uint64_t operation_end_ns(uint64_t deadline_ns)
 {
@@ -71,15 +69,6 @@ int sync_cas(struct tarn_space_region *region, uint64_t offset, uint64_t compare
     if (error == 0)
         *ret_before = op.before;
     return error;
-}
-
-int sync_pause(uint64_t *pause_ns, uint64_t deadline_ns)
-{
-    const uint64_t now = task_now();
-    if (now >= deadline_ns)
-        return -ETIMEDOUT;
-    *pause_ns = *pause_ns == 0 ? PAUSE_FIRST_NS : base_min(2 * *pause_ns, PAUSE_MAX_NS);
-    return task_sleep_until(base_min(deadline_ns, now + *pause_ns)) == 0 ? 0 : -ECANCELED;
 }
 
 /* ---- headers ------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /*
  * What barriers and queues share: a header of words in a region, words that are read and swapped again when the lease has ended
- * meanwhile, and pauses between two looks. All functions may yield.
+ * meanwhile. All functions may yield.
  */
 #ifndef SPACE_SYNC_H
 #define SPACE_SYNC_H
@@ -44,9 +44,5 @@ base_must_check int sync_load(struct tarn_space_region *region, uint64_t offset,
  */
 base_must_check int sync_cas(struct tarn_space_region *region, uint64_t offset, uint64_t compare,
                              uint64_t operand, uint64_t deadline_ns, uint64_t *ret_before);
-
-/** Sleep between two looks at a word: longer each time, up to a millisecond. @param pause_ns  0 at first @return 0; -ETIMEDOUT;
- * -ECANCELED */
-base_must_check int sync_pause(uint64_t *pause_ns, uint64_t deadline_ns);
 
 #endif

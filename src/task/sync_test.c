@@ -421,6 +421,23 @@ static void a_channel_is_bounded_and_closed(void **state)
     task_testing_run(NULL, NULL, channel_edges, NULL);
 }
 
+/* Each pause is twice as long as the one before, up to a limit, and none begins after the deadline. */
+static void pauses_become_longer(void **state)
+{
+    uint64_t pause_ns = 0, before_ns = 0;
+    (void)state;
+    for (unsigned i = 0; i < 12; i++) {
+        const uint64_t begin_ns = task_now();
+        assert_int_equal(task_back_off(&pause_ns, TASK_FOREVER), 0);
+        assert_true(task_now() - begin_ns >= pause_ns);
+        assert_true(pause_ns > before_ns || pause_ns == BASE_NS_PER_MS);
+        before_ns = pause_ns;
+    }
+    assert_int_equal(pause_ns, BASE_NS_PER_MS);
+    assert_int_equal(task_back_off(&pause_ns, task_now()), -ETIMEDOUT);
+    assert_int_equal(pause_ns, BASE_NS_PER_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_semaphore_counts),
         cmocka_unit_test(a_channel_loses_and_doubles_nothing),
         cmocka_unit_test(a_channel_is_bounded_and_closed),
+        cmocka_unit_test(pauses_become_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

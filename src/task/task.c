@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BACK_OFF_FIRST_NS (2 * BASE_NS_PER_US)
+#define BACK_OFF_MAX_NS   BASE_NS_PER_MS
+
 /* A task to be started on another scheduler. */
 struct spawn_request {
     struct task_message message;
@@ -330,4 +333,13 @@ int task_sleep(uint64_t duration_ns)
 {
     uint64_t now_ns = task_now();
     return task_sleep_until(duration_ns < TASK_FOREVER - now_ns ? now_ns + duration_ns : TASK_FOREVER);
+}
+
+int task_back_off(uint64_t *pause_ns, uint64_t deadline_ns)
+{
+    const uint64_t now_ns = task_now();
+    if (now_ns >= deadline_ns)
+        return -ETIMEDOUT;
+    *pause_ns = *pause_ns == 0 ? BACK_OFF_FIRST_NS : base_min(2 * *pause_ns, BACK_OFF_MAX_NS);
+    return task_sleep_until(base_min(deadline_ns, now_ns + *pause_ns)) == 0 ? 0 : -ECANCELED;
 }

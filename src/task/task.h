@@ -174,6 +174,15 @@ int task_sleep_until(uint64_t when_ns);
 /** Sleep for a time. Yields. Any thread or task. @return 0; -ECANCELED */
 int task_sleep(uint64_t duration_ns);
 
+/**
+ * Sleep between two looks at something that others change: 2 us the first time, and longer each time, up to a millisecond. Yields. Any
+ * thread or task.
+ *
+ * @param pause_ns  how long the last one was; 0 at first
+ * @return 0; -ETIMEDOUT: the deadline has passed, and it did not sleep; -ECANCELED
+ */
+base_must_check int task_back_off(uint64_t *pause_ns, uint64_t deadline_ns);
+
 /** Whether the running task was asked to end. False in plain threads. */
 bool task_cancelled(void);
 
