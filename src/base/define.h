@@ -117,11 +117,11 @@ static inline uint64_t base_align_up(uint64_t value, uint64_t alignment)
 }
 
 /**
- * The smallest power of two that is not below the value, which is 1 to 2^31.
+ * The smallest power of two that is not below the value, which is at most 2^63.
  */
-static inline uint32_t base_power_of_two_from(uint32_t value)
+static inline uint64_t base_power_of_two_from(uint64_t value)
 {
-    return value <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(value - 1));
+    return value <= 1 ? 1 : UINT64_C(1) << (64 - __builtin_clzll(value - 1));
 }
 
 /**

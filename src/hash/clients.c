@@ -15,14 +15,6 @@
 
 /* ---- making a store ----------------------------------------------------------------------------- */
 
-static uint64_t power_of_two_from(uint64_t least)
-{
-    uint64_t power = 1;
-    while (power < least)
-        power *= 2;
-    return power;
-}
-
 /* Replace what is 0. @param chunk_bytes  the space's */
 static struct hash_shape complete_shape(struct tarn_node *node, const struct hash_shape *wanted,
                                         uint64_t chunk_bytes)
@@ -35,7 +27,7 @@ static struct hash_shape complete_shape(struct tarn_node *node, const struct has
     if (shape.slab_bytes == 0)
         shape.slab_bytes = base_min(SLAB_BYTES, base_max(shape.table_bytes / 16, 4096u));
     if (shape.slots == 0)
-        shape.slots = base_max(power_of_two_from(shape.capacity / RECORD_BYTES / 16), UINT64_C(1024));
+        shape.slots = base_max(base_power_of_two_from(shape.capacity / RECORD_BYTES / 16), UINT64_C(1024));
     if (shape.locks == 0)
         shape.locks = (uint32_t)base_min(base_max(shape.slots / 8, UINT64_C(64)), UINT64_C(1) << 16);
     if (shape.clients == 0)
@@ -77,11 +69,10 @@ int hash_zero(struct hash *hash, struct tarn_space_region *region, uint64_t byte
     return error;
 }
 
-/* Give a region back that nobody else uses. */
-static void discard_region(struct tarn_space_region *region, uint64_t deadline_ns)
+void hash_discard(struct tarn_space_region *region, uint64_t deadline_ns)
 {
     int error = tarn_space_free(region, deadline_ns);
-    (void)error; /* if it fails, the namespace has it until it is deleted */
+    (void)error;
     tarn_space_drop(region);
 }
 
@@ -110,7 +101,7 @@ static int learn_chunk_bytes(struct hash *hash, uint64_t deadline_ns, uint64_t *
         return error;
     tarn_space_info(region, &info);
     *ret_bytes = info.chunk_bytes;
-    discard_region(region, deadline_ns);
+    hash_discard(region, deadline_ns);
     return 0;
 }
 
@@ -134,7 +125,7 @@ static int make_store(struct hash *hash, const struct hash_shape *wanted, uint64
         return error;
     error = fill_head(hash, deadline_ns);
     if (error != 0) {
-        discard_region(hash->head, deadline_ns);
+        hash_discard(hash->head, deadline_ns);
         hash->head = NULL;
     }
     return error;
@@ -148,7 +139,7 @@ static int read_head(struct hash *hash, uint64_t deadline_ns)
     struct tarn_space_info info;
     uint8_t bytes[HASH_SHAPE_BYTES];
     tarn_space_info(hash->head, &info);
-    int error = hash_read(hash, hash->head, 0, bytes, sizeof(bytes), deadline_ns);
+    int error = hash_read(hash->head, 0, bytes, sizeof(bytes), deadline_ns);
     if (error != 0)
         return error;
     if (!hash_shape_read(bytes, info.number, &hash->shape) || hash->shape.table_bytes != info.chunk_bytes ||
@@ -172,7 +163,7 @@ static int find_store(struct hash *hash, uint64_t deadline_ns)
     if (error == 0)
         return 0;
     if (error == -EAGAIN && task_now() >= patience_ns) {
-        discard_region(hash->head, deadline_ns);
+        hash_discard(hash->head, deadline_ns);
         error = -ENOENT;
     } else {
         tarn_space_drop(hash->head);
@@ -204,7 +195,7 @@ static int take_memory(struct hash *hash, uint64_t cache_bytes)
     hash->cache_bytes = cache_bytes;
     if (cache_bytes > 0) {
         hash->cache_bucket_count =
-            (uint32_t)power_of_two_from(base_min(cache_bytes / CACHE_ENTRY_BYTES, UINT64_C(1) << 24));
+            (uint32_t)base_power_of_two_from(base_min(cache_bytes / CACHE_ENTRY_BYTES, UINT64_C(1) << 24));
         hash->cache_buckets = base_alloc(account, hash->cache_bucket_count * sizeof(struct hash_cached *));
     }
     const bool has_all =
@@ -297,7 +288,7 @@ int hash_learn_tables(struct hash *hash, uint64_t deadline_ns)
     while (hash->table_count < hash_tables(&hash->shape) && error == 0) {
         uint64_t word = 0;
         const uint32_t table = hash->table_count;
-        error = hash_read(hash, hash->head, hash_table_at(table), &word, sizeof(word), deadline_ns);
+        error = hash_read(hash->head, hash_table_at(table), &word, sizeof(word), deadline_ns);
         if (error != 0 || (word & HASH_IS_THERE) == 0)
             break;
         struct tarn_space_region *region;
@@ -323,8 +314,8 @@ static int release_locks(struct hash *hash, uint64_t deadline_ns)
     int error = 0;
     for (uint32_t first = 0; first < hash->shape.locks && error == 0; first += 512) {
         const uint32_t count = base_min(hash->shape.locks - first, 512u);
-        error = hash_read(hash, hash->head, hash_lock_at(&hash->shape, first), words, count * UINT64_C(8),
-                          deadline_ns);
+        error =
+            hash_read(hash->head, hash_lock_at(&hash->shape, first), words, count * UINT64_C(8), deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             const uint32_t holder = hash_lock_holder(words[i]);
             if (holder == 0 || (holder - 1) / HASH_INTENTS != hash->client)
@@ -349,7 +340,7 @@ static int take_entry(struct hash *hash, uint32_t client, uint64_t before, uint6
 static int find_entry(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t words[HASH_CLIENTS_MAX];
-    int error = hash_read(hash, hash->head, hash_client_at(&hash->shape, 0), words,
+    int error = hash_read(hash->head, hash_client_at(&hash->shape, 0), words,
                           hash->shape.clients * UINT64_C(8), deadline_ns);
     for (uint32_t i = 0; i < hash->shape.clients && error == 0; i++) {
         error = words[i] == hash->session ? -EBUSY : check_entry(hash, words[i], deadline_ns);
@@ -367,7 +358,7 @@ static int find_entry(struct hash *hash, uint64_t deadline_ns)
 static int take_number(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t number = 0, found;
-    int error = hash_read(hash, hash->head, HASH_HEAD_NUMBER, &number, sizeof(number), deadline_ns);
+    int error = hash_read(hash->head, HASH_HEAD_NUMBER, &number, sizeof(number), deadline_ns);
     while (error == 0) { /* a number that is lost with its outcome is nobody's */
         error = tarn_space_cas(hash->head, HASH_HEAD_NUMBER, number, number + 1, deadline_ns, &found);
         if (error == 0 && found == number)
@@ -427,7 +418,7 @@ int hash_enter(struct hash *hash, uint64_t deadline_ns)
             return error;
         error = task_back_off(&pause_ns, deadline_ns);
         if (error == 0)
-            error = hash_read(hash, hash->head, HASH_HEAD_VIEW, &view, sizeof(view), deadline_ns);
+            error = hash_read(hash->head, HASH_HEAD_VIEW, &view, sizeof(view), deadline_ns);
         if (error != 0)
             return error;
     }
@@ -438,7 +429,7 @@ int hash_inherit(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t words[HASH_CLIENTS_MAX];
     uint64_t before = hash->stats.adopted;
-    int error = hash_read(hash, hash->head, hash_client_at(&hash->shape, 0), words,
+    int error = hash_read(hash->head, hash_client_at(&hash->shape, 0), words,
                           hash->shape.clients * UINT64_C(8), deadline_ns);
     for (uint32_t i = 0; i < hash->shape.clients && error == 0; i++) {
         if (i == hash->client || words[i] == hash->session)
@@ -478,7 +469,7 @@ int hash_destroy(struct tarn_space_namespace *of, const char *name, uint64_t dea
         error = tarn_space_read_at(head, at, &word, sizeof(word), deadline_ns);
         if (error == 0 && (word & HASH_IS_THERE) != 0 &&
             tarn_space_init(of, word & ~UINT64_C(0xffff), 0, deadline_ns, &region) == 0)
-            discard_region(region, deadline_ns);
+            hash_discard(region, deadline_ns);
     }
     if (error == 0)
         error = tarn_space_free(head, deadline_ns);

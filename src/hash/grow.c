@@ -29,11 +29,8 @@ static void remove_index(struct hash *hash, uint32_t growth, uint64_t attempt, u
     char name[TARN_SPACE_NAME_MAX + 1];
     struct tarn_space_region *region;
     name_index(hash, growth, attempt, name);
-    if (tarn_space_find(hash->of, name, deadline_ns, &region) != 0)
-        return;
-    int error = tarn_space_free(region, deadline_ns);
-    (void)error; /* if it fails, the namespace has it until it is deleted */
-    tarn_space_drop(region);
+    if (tarn_space_find(hash->of, name, deadline_ns, &region) == 0)
+        hash_discard(region, deadline_ns);
 }
 
 /* Make an index in the attempt that this client has been the first to claim. */
@@ -70,7 +67,7 @@ int hash_make_index(struct hash *hash, uint32_t growth, uint64_t deadline_ns)
     if (growth == 0) /* by the maker of the store, which nobody else sees yet */
         return make_claimed(hash, growth, (UINT64_C(1) << 2) | HASH_IS_TAKEN, deadline_ns);
     for (;;) {
-        error = hash_read(hash, hash->head, index_at(growth), &word, sizeof(word), deadline_ns);
+        error = hash_read(hash->head, index_at(growth), &word, sizeof(word), deadline_ns);
         if (error != 0 || (word & HASH_IS_THERE) != 0)
             return error;
         if (word != seen) {
@@ -128,14 +125,14 @@ int hash_grow(struct hash *hash, uint64_t deadline_ns)
 static int move_key(struct hash *hash, struct hash_place from, uint64_t word, uint64_t deadline_ns)
 {
     struct hash_record record;
-    uint64_t offset, words[HASH_RANKS_MAX];
+    uint64_t offset, to_word = 0;
     const uint64_t address = hash_address_of(&hash->layout, word);
     struct tarn_space_region *table = hash_table_of(hash, address, &offset);
     if (table == NULL) {
         int error = hash_slab_learn(hash, address, deadline_ns);
         return error != 0 ? error : -EAGAIN;
     }
-    int error = hash_read(hash, table, offset, &record, sizeof(record), deadline_ns);
+    int error = hash_read(table, offset, &record, sizeof(record), deadline_ns);
     if (error != 0)
         return error;
     if (!hash_header_fits(&hash->layout, &record, word, UINT64_MAX))
@@ -145,11 +142,11 @@ static int move_key(struct hash *hash, struct hash_place from, uint64_t word, ui
     for (uint32_t rank = 0; rank < hash->shape.ranks; rank++) {
         const struct hash_place to = {.growth = from.growth + 1,
                                       .slot = hash_slot_of(&hash->shape, record.key, from.growth + 1, rank)};
-        error = hash_read(hash, hash_index(hash, to.growth), to.slot * 8, &words[rank], 8, deadline_ns);
+        error = hash_read(hash_index(hash, to.growth), to.slot * 8, &to_word, 8, deadline_ns);
         if (error != 0)
             return error;
-        if (hash_state_of(words[rank]) == HASH_EMPTY)
-            return hash_move(hash, record.key, from, word, to, words[rank], deadline_ns);
+        if (hash_state_of(to_word) == HASH_EMPTY)
+            return hash_move(hash, record.key, from, word, to, to_word, deadline_ns);
     }
     error = hash_make_room(hash, record.key, deadline_ns);
     return error == 0 ? -EAGAIN : error;
@@ -161,7 +158,7 @@ static int await_word(struct hash *hash, uint64_t word, struct hash_lock_seen *s
     struct hash_record record;
     uint64_t offset;
     struct tarn_space_region *table = hash_table_of(hash, hash_address_of(&hash->layout, word), &offset);
-    int error = hash_read(hash, table, offset, &record, sizeof(record), deadline_ns);
+    int error = hash_read(table, offset, &record, sizeof(record), deadline_ns);
     return error != 0 ? error
                       : hash_await_lock(hash, hash_lock_of(&hash->shape, record.key), seen, deadline_ns);
 }
@@ -174,7 +171,7 @@ static int close_slot(struct hash *hash, struct hash_place at, uint64_t deadline
     uint64_t word = 0, pause_ns = 0;
     int error = 0;
     for (;;) {
-        error = hash_read(hash, index, at.slot * 8, &word, sizeof(word), deadline_ns);
+        error = hash_read(index, at.slot * 8, &word, sizeof(word), deadline_ns);
         if (error != 0 || hash_state_of(word) == HASH_CLOSED)
             return error;
         if (hash_state_of(word) == HASH_EMPTY) {
@@ -187,12 +184,10 @@ static int close_slot(struct hash *hash, struct hash_place at, uint64_t deadline
             if (error == -EBUSY)
                 error = await_word(hash, word, &seen, deadline_ns);
         }
-        if (error != 0 && error != -EAGAIN && error != -ECONNRESET && error != -ENOSPC)
+        if (error != 0 && error != -EAGAIN && error != -ECONNRESET)
             return error;
         if (error == -EAGAIN && task_back_off(&pause_ns, deadline_ns) != 0)
             return -ETIMEDOUT;
-        if (error == -ENOSPC)
-            return error;
     }
 }
 
@@ -206,7 +201,7 @@ static int end_growth(struct hash *hash, uint64_t view, uint64_t deadline_ns)
     int error = 0;
     for (uint64_t first = 0; first < slots && error == 0; first += CHECK_WORDS) {
         const uint64_t count = base_min(slots - first, (uint64_t)CHECK_WORDS);
-        error = hash_read(hash, index, first * 8, words, count * 8, deadline_ns);
+        error = hash_read(index, first * 8, words, count * 8, deadline_ns);
         for (uint64_t i = 0; i < count && error == 0; i++) {
             if (hash_state_of(words[i]) != HASH_CLOSED) /* a client that took it on was slow, or is gone */
                 error =
@@ -228,7 +223,7 @@ int hash_help_growth(struct hash *hash, uint64_t deadline_ns)
     uint64_t cursor = 0;
     if ((view & 1) == 0)
         return 0;
-    int error = hash_read(hash, hash->head, HASH_HEAD_CURSOR, &cursor, sizeof(cursor), deadline_ns);
+    int error = hash_read(hash->head, HASH_HEAD_CURSOR, &cursor, sizeof(cursor), deadline_ns);
     if (error != 0)
         return error;
     const uint64_t first =

@@ -10,7 +10,6 @@
 #define HASH_IO_MAX    256u                 /* operations of the space in one step */
 #define HASH_BATCH     16u                  /* operations that are carried out at the same time */
 #define HASH_WORDS_MAX (2 * HASH_RANKS_MAX) /* slots of a key while the index grows */
-#define HASH_INDEXES   2u
 
 /* ---- steps: io.c -------------------------------------------------------------------------------- */
 
@@ -22,17 +21,17 @@ struct hash_io {
     struct base_list link; /* in the client's list of those that nobody uses */
 };
 
-/** Have a range of a region read when the step is run. @return the operation's place */
-uint32_t hash_io_read(struct hash_io *io, struct tarn_space_region *region, uint64_t offset, void *memory,
-                      uint64_t bytes);
+/** Have a range of a region read when the step is run. */
+void hash_io_read(struct hash_io *io, struct tarn_space_region *region, uint64_t offset, void *memory,
+                  uint64_t bytes);
 
 /** Have a slot or an intent that this client owns written, in its session alone. */
-uint32_t hash_io_write(struct hash *hash, struct hash_io *io, struct tarn_space_region *region,
-                       uint64_t offset, const void *memory, uint64_t bytes);
+void hash_io_write(struct hash *hash, struct hash_io *io, struct tarn_space_region *region, uint64_t offset,
+                   const void *memory, uint64_t bytes);
 
 /** Have a word swapped, in this client's session alone. */
-uint32_t hash_io_swap(struct hash *hash, struct hash_io *io, struct tarn_space_region *region,
-                      uint64_t offset, uint64_t before, uint64_t after);
+void hash_io_swap(struct hash *hash, struct hash_io *io, struct tarn_space_region *region, uint64_t offset,
+                  uint64_t before, uint64_t after);
 
 /** Run a step: everything is posted, and waited for. @return the first error. Yields. */
 int hash_io_run(struct hash *hash, struct hash_io *io, uint64_t deadline_ns);
@@ -44,8 +43,8 @@ struct hash_io *hash_io_get(struct hash *hash);
 void hash_io_put(struct hash *hash, struct hash_io *io);
 
 /** Read a range, and try that until the deadline. @return 0; errors of the space. Yields. */
-base_must_check int hash_read(struct hash *hash, struct tarn_space_region *region, uint64_t offset,
-                              void *memory, uint64_t bytes, uint64_t deadline_ns);
+base_must_check int hash_read(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
+                              uint64_t deadline_ns);
 
 /** Write to what this client owns in a session, once, in that alone. @return 0; errors of the space. Yields. */
 base_must_check int hash_write(struct hash *hash, uint64_t session, struct tarn_space_region *region,
@@ -107,9 +106,6 @@ void hash_slot_use(struct hash *hash, uint64_t address);
 
 /** Give a slot back. @param is_seen  other clients may have seen a word of it, so it rests before it is used again */
 void hash_slot_give(struct hash *hash, uint64_t address, bool is_seen);
-
-/** Whether a slot is this client's. */
-bool hash_slot_is_own(const struct hash *hash, uint64_t address);
 
 /** Find out how large the slots of a slab are, so that a record in it can be read. @return 0; errors of the space. Yields. */
 base_must_check int hash_slab_learn(struct hash *hash, uint64_t address, uint64_t deadline_ns);
@@ -204,6 +200,9 @@ base_must_check int hash_inherit(struct hash *hash, uint64_t deadline_ns);
 /** Take a region of the space. @param node  NULL or "": striped @return 0; -EEXIST; -ENOSPC; errors of the space. Yields. */
 base_must_check int hash_alloc(struct hash *hash, const char *name, uint64_t bytes, bool is_words,
                                const char *node, uint64_t deadline_ns, struct tarn_space_region **ret_region);
+
+/** Delete a region, and hold it no longer. If that fails, the namespace has it until it is deleted. Yields. */
+void hash_discard(struct tarn_space_region *region, uint64_t deadline_ns);
 
 /** Write zeros to a region that nobody else uses. @return 0; -ENOMEM; errors of the space. Yields. */
 base_must_check int hash_zero(struct hash *hash, struct tarn_space_region *region, uint64_t bytes,

@@ -18,30 +18,27 @@ static void set_memory(struct hash_io *io, struct tarn_space_op *op, void *memor
     op->iov_count = 1;
 }
 
-uint32_t hash_io_read(struct hash_io *io, struct tarn_space_region *region, uint64_t offset, void *memory,
-                      uint64_t bytes)
+void hash_io_read(struct hash_io *io, struct tarn_space_region *region, uint64_t offset, void *memory,
+                  uint64_t bytes)
 {
     set_memory(io, add_op(io, TARN_FABRIC_READ, region, offset), memory, bytes);
-    return io->count - 1;
 }
 
-uint32_t hash_io_write(struct hash *hash, struct hash_io *io, struct tarn_space_region *region,
-                       uint64_t offset, const void *memory, uint64_t bytes)
+void hash_io_write(struct hash *hash, struct hash_io *io, struct tarn_space_region *region, uint64_t offset,
+                   const void *memory, uint64_t bytes)
 {
     struct tarn_space_op *op = add_op(io, TARN_FABRIC_WRITE, region, offset);
     set_memory(io, op, (void *)(uintptr_t)memory, bytes); /* a WRITE changes nothing there */
     op->session = hash->session;
-    return io->count - 1;
 }
 
-uint32_t hash_io_swap(struct hash *hash, struct hash_io *io, struct tarn_space_region *region,
-                      uint64_t offset, uint64_t before, uint64_t after)
+void hash_io_swap(struct hash *hash, struct hash_io *io, struct tarn_space_region *region, uint64_t offset,
+                  uint64_t before, uint64_t after)
 {
     struct tarn_space_op *op = add_op(io, TARN_FABRIC_CAS, region, offset);
     op->compare = before;
     op->operand = after;
     op->session = hash->session;
-    return io->count - 1;
 }
 
 int hash_io_run(struct hash *hash, struct hash_io *io, uint64_t deadline_ns)
@@ -64,11 +61,10 @@ void hash_io_put(struct hash *hash, struct hash_io *io)
     base_list_push_front(&hash->free_io, &io->link);
 }
 
-int hash_read(struct hash *hash, struct tarn_space_region *region, uint64_t offset, void *memory,
-              uint64_t bytes, uint64_t deadline_ns)
+int hash_read(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
+              uint64_t deadline_ns)
 {
     uint64_t pause_ns = 0;
-    (void)hash;
     for (;;) {
         int error = tarn_space_read_at(region, offset, memory, bytes, deadline_ns);
         if (error != -EHOSTUNREACH)

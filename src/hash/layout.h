@@ -218,6 +218,16 @@ struct hash_record {
 };
 _Static_assert(sizeof(struct hash_record) == HASH_GRAIN_BYTES, "a header is a grain");
 
+/** The properties of a record, as callers are told them. */
+static inline struct tarn_record_info hash_record_info(const struct hash_record *record)
+{
+    return (struct tarn_record_info){.version = record->version,
+                                     .expiry_ns = record->expiry_ns,
+                                     .client_flags = record->client_flags,
+                                     .value_bytes = record->value_bytes,
+                                     .note = record->note};
+}
+
 /** Complete a record's header at the beginning of `bytes`, where key and value follow it, with its checksums. */
 void hash_record_seal(struct hash_record *record, uint64_t address);
 

@@ -57,8 +57,7 @@ int hash_lock_take(struct hash *hash, uint64_t session, uint32_t lock, uint32_t 
                    uint64_t *ret_word)
 {
     uint64_t word = 0;
-    int error =
-        hash_read(hash, hash->head, hash_lock_at(&hash->shape, lock), &word, sizeof(word), deadline_ns);
+    int error = hash_read(hash->head, hash_lock_at(&hash->shape, lock), &word, sizeof(word), deadline_ns);
     if (error != 0 || hash_lock_holder(word) != 0)
         return error != 0 ? error : -EAGAIN;
     *ret_word = hash_lock_word(word, hash_holder(hash, intent));
@@ -68,8 +67,7 @@ int hash_lock_take(struct hash *hash, uint64_t session, uint32_t lock, uint32_t 
 int hash_await_lock(struct hash *hash, uint32_t lock, struct hash_lock_seen *seen, uint64_t deadline_ns)
 {
     uint64_t word = 0;
-    int error =
-        hash_read(hash, hash->head, hash_lock_at(&hash->shape, lock), &word, sizeof(word), deadline_ns);
+    int error = hash_read(hash->head, hash_lock_at(&hash->shape, lock), &word, sizeof(word), deadline_ns);
     if (error != 0)
         return error;
     const uint64_t now = task_now();
@@ -126,7 +124,7 @@ static int recover_move(struct hash *hash, uint64_t session, const struct hash_i
         error = force_word(hash, session, to, intent->to_slot, intent->to_word,
                            hash_word_bumped(&hash->layout, intent->to_word), deadline_ns);
     if (error == 0)
-        error = hash_read(hash, to, intent->to_slot * 8, &found, sizeof(found), deadline_ns);
+        error = hash_read(to, intent->to_slot * 8, &found, sizeof(found), deadline_ns);
     if (error != 0)
         return error;
     if (found != words.set) /* a thawed destination is another word, and its source is not frozen any more */
@@ -168,7 +166,7 @@ static int recover_as(struct hash *hash, uint32_t lock, uint64_t word, uint32_t 
     struct hash_intent intent;
     const uint64_t session = hash->session;
     const uint64_t mine = hash_lock_word(word, hash_holder(hash, own));
-    int error = hash_read(hash, hash->tables[0], hash_intent_at(hash_lock_holder(word) - 1), &intent,
+    int error = hash_read(hash->tables[0], hash_intent_at(hash_lock_holder(word) - 1), &intent,
                           sizeof(intent), deadline_ns);
     if (error == 0 && hash_lock_holder(mine) != hash_lock_holder(word))
         error = hash_intent_write(hash, session, own, &intent,
@@ -220,12 +218,12 @@ static int move_locked(struct hash *hash, uint64_t session, const struct hash_in
         return error;
     error = hash_swap(hash, session, to, intent->to_slot * 8, intent->to_word, words.set,
                       hash_word_bumped(&hash->layout, intent->to_word), deadline_ns);
-    if (error != 0) {
-        const int undone = error == -EAGAIN ? force_word(hash, session, from, intent->slot, words.frozen,
-                                                         words.thawed_back, deadline_ns)
-                                            : error;
-        return undone != 0 ? undone : error;
+    if (error == -EAGAIN) {
+        error = force_word(hash, session, from, intent->slot, words.frozen, words.thawed_back, deadline_ns);
+        return error != 0 ? error : -EAGAIN;
     }
+    if (error != 0)
+        return error;
     error = force_word(hash, session, from, intent->slot, words.frozen, words.cleared, deadline_ns);
     if (error == 0)
         error = force_word(hash, session, to, intent->to_slot, words.set, words.thawed, deadline_ns);
@@ -249,11 +247,8 @@ int hash_move(struct hash *hash, hash_key key, struct hash_place from, uint64_t 
     if (own == HASH_INTENTS)
         return -EAGAIN;
     int error = hash_intent_write(hash, session, own, &intent, deadline_ns);
-    if (error != 0) {
-        hash_intent_end(hash, session, own, error);
-        return error;
-    }
-    error = hash_lock_take(hash, session, lock, own, deadline_ns, &mine);
+    if (error == 0)
+        error = hash_lock_take(hash, session, lock, own, deadline_ns, &mine);
     if (error != 0) {
         hash_intent_end(hash, session, own, error);
         return error;

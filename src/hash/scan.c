@@ -10,7 +10,6 @@
 
 struct scan {
     struct hash *hash;
-    struct hash_io *io;
     tarn_scan_function *visit;
     void *arg;
     uint64_t deadline_ns;
@@ -44,7 +43,7 @@ static int read_ranges(struct scan *scan, const struct range *ranges, uint32_t c
     uint64_t at = 0;
     int error = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
-        error = hash_read(scan->hash, ranges[i].index, ranges[i].first * 8, words + at, ranges[i].count * 8,
+        error = hash_read(ranges[i].index, ranges[i].first * 8, words + at, ranges[i].count * 8,
                           scan->deadline_ns);
         at += ranges[i].count;
     }
@@ -69,7 +68,7 @@ static int read_record(struct scan *scan, uint64_t word, struct hash_record **re
     struct hash_record *record = base_alloc(&hash->node->memory, bytes);
     if (record == NULL)
         return -ENOMEM;
-    int error = hash_read(hash, table, offset, record, bytes, scan->deadline_ns);
+    int error = hash_read(table, offset, record, bytes, scan->deadline_ns);
     if (error == 0 &&
         (!hash_header_fits(&hash->layout, record, word, bytes) || !hash_record_fits(record, address)))
         error = -EAGAIN;
@@ -177,11 +176,7 @@ static int show_part(struct scan *scan, const struct part *part)
     for (uint64_t i = 0; i < part->count && outcome == 0; i++) {
         const struct hash_record *record = part->records[i].record;
         const uint8_t *key = (const uint8_t *)(record + 1);
-        const struct tarn_record_info info = {.version = record->version,
-                                              .expiry_ns = record->expiry_ns,
-                                              .client_flags = record->client_flags,
-                                              .value_bytes = record->value_bytes,
-                                              .note = record->note};
+        const struct tarn_record_info info = hash_record_info(record);
         bool is_shown = false;
         if (hash_state_of(scan->words[1][part->records[i].slot]) == HASH_FROZEN) {
             for (uint64_t j = 0; j < part->count && !is_shown; j++)

@@ -141,8 +141,8 @@ int hash_slabs_adopt(struct hash *hash, uint32_t client, uint64_t deadline_ns)
     int error = 0;
     for (uint32_t first = 0; first < total && error == 0; first += WORDS) {
         const uint32_t count = base_min(total - first, WORDS);
-        error = hash_read(hash, hash->head, hash_slab_at(&hash->shape, first), words, count * UINT64_C(8),
-                          deadline_ns);
+        error =
+            hash_read(hash->head, hash_slab_at(&hash->shape, first), words, count * UINT64_C(8), deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             if (hash_slab_owner(words[i]) != client + 1)
                 continue;
@@ -165,8 +165,7 @@ int hash_slab_learn(struct hash *hash, uint64_t address, uint64_t deadline_ns)
     uint64_t word = 0;
     if (number >= hash_slab_total(hash))
         return -EUCLEAN;
-    int error =
-        hash_read(hash, hash->head, hash_slab_at(&hash->shape, number), &word, sizeof(word), deadline_ns);
+    int error = hash_read(hash->head, hash_slab_at(&hash->shape, number), &word, sizeof(word), deadline_ns);
     if (error == 0 && number / hash_slabs_of_table(&hash->shape) >= hash->table_count)
         error = hash_learn_tables(hash, deadline_ns);
     if (error == 0)
@@ -212,7 +211,7 @@ static int take_slab_of(struct hash *hash, uint32_t table, uint32_t class_number
                    skipped = table == 0 ? hash_intent_slabs(&hash->shape) : 0;
     for (uint32_t first = skipped; first < all; first += WORDS) {
         const uint32_t count = base_min(all - first, WORDS);
-        int error = hash_read(hash, hash->head, hash_slab_at(&hash->shape, table * all + first), words,
+        int error = hash_read(hash->head, hash_slab_at(&hash->shape, table * all + first), words,
                               count * UINT64_C(8), deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             const uint32_t number = table * all + first + i;
@@ -239,8 +238,7 @@ static int take_slab(struct hash *hash, uint32_t class_number, uint64_t deadline
         for (uint32_t pass = 0; pass < 2 && error == 0; pass++) { /* at the own place first, then anywhere */
             for (uint32_t table = hash->table_count; table > 0 && error == 0; table--) {
                 uint64_t word = 0;
-                error =
-                    hash_read(hash, hash->head, hash_table_at(table - 1), &word, sizeof(word), deadline_ns);
+                error = hash_read(hash->head, hash_table_at(table - 1), &word, sizeof(word), deadline_ns);
                 if (error != 0 || is_placed(hash, word) != (pass == 0))
                     continue;
                 error = take_slab_of(hash, table - 1, class_number, deadline_ns);
@@ -252,7 +250,7 @@ static int take_slab(struct hash *hash, uint32_t class_number, uint64_t deadline
                 error = make_table(hash, deadline_ns);
                 if (error == 0)
                     break;
-                error = error == -ENOSPC ? 0 : error == -EAGAIN ? 0 : error;
+                error = error == -ENOSPC || error == -EAGAIN ? 0 : error;
             }
             if (pass == 1 && error == 0)
                 return -ENOSPC;
@@ -325,7 +323,7 @@ static int look_at_slots(struct hash *hash, struct hash_io *io, struct look *loo
             error = hash_io_run(hash, io, deadline_ns);
         }
         if (error == 0)
-            error = hash_read(hash, hash->head, HASH_HEAD_VIEW, &look->view[pass], 8, deadline_ns);
+            error = hash_read(hash->head, HASH_HEAD_VIEW, &look->view[pass], 8, deadline_ns);
     }
     return error;
 }
@@ -482,10 +480,4 @@ void hash_slot_give(struct hash *hash, uint64_t address, bool is_seen)
         add_resting(hash, &hash->classes[slab->class_number], address, task_now() + rest_ns(hash));
     else if (!add_free(hash, &hash->classes[slab->class_number], address))
         slab->slots[slot] |= HASH_SLOT_USED; /* it is found again when slots are looked at */
-}
-
-bool hash_slot_is_own(const struct hash *hash, uint64_t address)
-{
-    uint32_t slot;
-    return slab_of(hash, address, &slot) != NULL;
 }

@@ -25,15 +25,6 @@ static bool is_expired(const struct hash *hash, const struct hash_record *record
     return record->expiry_ns != 0 && record->expiry_ns <= task_wall(hash->node);
 }
 
-static struct tarn_record_info info_of(const struct hash_record *record)
-{
-    return (struct tarn_record_info){.version = record->version,
-                                     .expiry_ns = record->expiry_ns,
-                                     .client_flags = record->client_flags,
-                                     .value_bytes = record->value_bytes,
-                                     .note = record->note};
-}
-
 /* ---- deciding ----------------------------------------------------------------------------------- */
 
 /* Whether the condition of a put or a delete holds. @param record  what is there; NULL: nothing */
@@ -60,7 +51,7 @@ static int check_condition(const struct hash_op *op, const struct hash_record *r
 static void answer_get(struct hash *hash, struct hash_step *step, const struct hash_record *record)
 {
     struct hash_op *op = step->op;
-    op->info = info_of(record);
+    op->info = hash_record_info(record);
     op->record = record->generation;
     if (is_expired(hash, record)) {
         hash_step_finish(step, -ENOENT);
@@ -323,7 +314,7 @@ void hash_step_succeed(struct hash *hash, struct hash_step *step)
     if (op->kind == HASH_PUT) {
         hash_slot_use(hash, step->address);
         step->address = UINT64_MAX;
-        op->info = info_of(step->record);
+        op->info = hash_record_info(step->record);
         op->record = step->record->generation;
         hash_cache_keep(hash, step->new_word, step->record);
     }

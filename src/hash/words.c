@@ -8,8 +8,8 @@ static int hold_index(struct hash *hash, uint32_t growth, uint64_t deadline_ns)
     uint64_t word = 0;
     if (hash->indexes[growth] != NULL)
         return 0;
-    int error = hash_read(hash, hash->head, HASH_HEAD_INDEXES + UINT64_C(8) * growth, &word, sizeof(word),
-                          deadline_ns);
+    int error =
+        hash_read(hash->head, HASH_HEAD_INDEXES + UINT64_C(8) * growth, &word, sizeof(word), deadline_ns);
     if (error != 0)
         return error;
     if ((word & HASH_IS_THERE) == 0)
@@ -28,7 +28,7 @@ int hash_learn_view(struct hash *hash, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t view = 0;
-        int error = hash_read(hash, hash->head, HASH_HEAD_VIEW, &view, sizeof(view), deadline_ns);
+        int error = hash_read(hash->head, HASH_HEAD_VIEW, &view, sizeof(view), deadline_ns);
         if (error == 0 && view / 2 + view % 2 >= HASH_GROWTHS_MAX)
             error = -EUCLEAN;
         for (uint64_t growth = view / 2; growth <= view / 2 + view % 2 && error == 0; growth++)

@@ -22,7 +22,7 @@ struct rpc_geometry {
 /** The number of slots for a number of calls in flight. */
 static inline uint32_t rpc_slots(uint32_t calls)
 {
-    return calls == 0 ? 0 : base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
+    return calls == 0 ? 0 : (uint32_t)base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
 }
 
 /** The slot that a call takes. @param slots  a power of two */
