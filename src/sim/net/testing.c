@@ -125,3 +125,24 @@ int net_testing_setup(void **state, const struct net_testing *options)
     *state = &subject;
     return 0;
 }
+
+/* Of net_testing_run_both(). */
+static struct net_testing none = {.seed = 1}, all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};
+
+static int without_troubles(void **state)
+{
+    return net_testing_setup(state, &none);
+}
+
+static int with_all_troubles(void **state)
+{
+    return net_testing_setup(state, &all);
+}
+
+int net_testing_run_both(const struct testing_suite *suites, uint64_t drive_bytes)
+{
+    none.drive_bytes = all.drive_bytes = drive_bytes;
+    cmocka_set_test_filter(getenv("TARN_CASE"));
+    int failed = testing_run_suites("without troubles", suites, NULL, without_troubles, NULL);
+    return failed + testing_run_suites("with all troubles", suites, NULL, with_all_troubles, NULL);
+}

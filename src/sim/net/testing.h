@@ -24,4 +24,8 @@ struct net_testing {
 /** Set a group of tests up. @param options  static */
 int net_testing_setup(void **state, const struct net_testing *options);
 
+/** Run suites without troubles, and with all of them; the environment's TARN_CASE chooses cases. @param drive_bytes  as above @return the
+ * number of failed tests */
+int net_testing_run_both(const struct testing_suite *suites, uint64_t drive_bytes);
+
 #endif
