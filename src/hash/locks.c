@@ -231,6 +231,21 @@ static int move_locked(struct hash *hash, uint64_t session, const struct hash_in
     return error;
 }
 
+/* Wait until a lock that somebody else has changes, and recover it when it has not for a lease. */
+static int await_change(struct hash *hash, uint32_t lock, uint64_t deadline_ns)
+{
+    struct hash_lock_seen seen = {.word = 0};
+    uint64_t pause_ns = 0;
+    int error = hash_await_lock(hash, lock, &seen, deadline_ns);
+    const uint64_t first = seen.word;
+    while (error == 0 && hash_lock_holder(first) != 0 && seen.word == first) {
+        error = task_back_off(&pause_ns, deadline_ns);
+        if (error == 0)
+            error = hash_await_lock(hash, lock, &seen, deadline_ns);
+    }
+    return error;
+}
+
 int hash_move(struct hash *hash, hash_key key, struct hash_place from, uint64_t word, struct hash_place to,
               uint64_t to_word, uint64_t deadline_ns)
 {
@@ -251,7 +266,9 @@ int hash_move(struct hash *hash, hash_key key, struct hash_place from, uint64_t 
         error = hash_lock_take(hash, session, lock, own, deadline_ns, &mine);
     if (error != 0) {
         hash_intent_end(hash, session, own, error);
-        return error;
+        if (error == -EAGAIN)
+            error = await_change(hash, lock, deadline_ns);
+        return error == 0 ? -EAGAIN : error;
     }
     error = move_locked(hash, session, &intent, deadline_ns);
     if (error == 0 || error == -EAGAIN)

@@ -68,6 +68,8 @@ static int settle_swap(struct hash *hash, struct hash_step *step)
         hash_intent_end(hash, step->session, step->intent, -EIO); /* the lock stays, until it is recovered */
         step->is_locked = false;
     }
+    if (error == 0 && step->op->kind == HASH_DELETE)
+        error = -ECONNRESET; /* a delete of another client leaves the same word */
     step->at = step->failed_at;
     if (error == 0) {
         hash_step_succeed(hash, step);
@@ -148,16 +150,19 @@ static int do_what_is_alone(struct hash *hash, struct hash_step *step)
 /* Do what an operation needs between two steps, and have it begin again. */
 static void run_alone(struct hash *hash, struct hash_step *step)
 {
-    const uint64_t session = hash->session;
     hash_step_free_reads(hash, step);
     int error = do_what_is_alone(hash, step);
     if (error == 0 && step->at != DONE)
         error = hash_enter(hash, step->deadline_ns);
     if (error == 0 && step->at != DONE)
         error = prepare_record(hash, step);
-    if (error == -ESTALE && (tarn_space_session(hash->space) != session || hash->session != session) &&
-        task_now() < step->deadline_ns)
-        return; /* another session has begun meanwhile: this is done again */
+    /* A session is over, or an index is gone that was replaced; or the store is. */
+    if (error == -ESTALE && step->at != DONE) {
+        error = hash_learn_view(hash, step->deadline_ns);
+        if (error == 0 && task_now() < step->deadline_ns)
+            return; /* this is done again */
+        error = error == 0 ? -ETIMEDOUT : error;
+    }
     if (step->at == DONE)
         return;
     if (error != 0)

@@ -72,9 +72,9 @@ static struct hash_slab *slab_of(const struct hash *hash, uint64_t address, uint
 {
     const uint32_t number = hash_slab_at_address(hash, address);
     struct hash_slab *slab = number < hash_slab_total(hash) ? hash->slabs[number] : NULL;
-    if (slab != NULL)
-        *ret_slot =
-            (uint32_t)(address % hash_slab_grains(&hash->shape)) / hash_class_grains(slab->class_number);
+    *ret_slot = slab == NULL ? 0
+                             : (uint32_t)(address % hash_slab_grains(&hash->shape)) /
+                                   hash_class_grains(slab->class_number);
     return slab;
 }
 
