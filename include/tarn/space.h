@@ -429,6 +429,7 @@ struct tarn_space_op {
     int32_t result;  /**< 0 or negative errno, once it has finished */
     bool finished;
     bool has_run;               /* CAS and FAA: `before` is known, also where it does not count */
+    uint64_t done_in;           /* it was carried out at once, in this session; 0: it was not */
     uint64_t done_bytes;        /* bytes whose operations were posted */
     uint32_t words_left;        /* version words whose READs are to be posted when all bytes have been read */
     uint64_t bytes;             /* of all vectors */
@@ -436,6 +437,23 @@ struct tarn_space_op {
     uint32_t copy;              /* of a WRITE: the copy to which the next part goes */
     struct tarn_space_op *next; /* in the list of those that have more to post */
 };
+
+/**
+ * READ a part of a region at once, where its memory can be loaded: over `shm`, from one chunk. The cheapest of all ways to read, which
+ * brings something that counts only if tarn_space_holds() says so afterwards.
+ *
+ * @return false: it cannot be, or the server is not reached yet: tarn_space_post(). Never waits.
+ */
+TARN_API TARN_MUST_CHECK bool tarn_space_glance(struct tarn_space_region *region, uint64_t offset,
+                                                void *memory, uint64_t bytes);
+
+/** Have a part of a region fetched into the processor's cache, where tarn_space_glance() can read it: what several glances are to read is
+ * fetched in the time of one. Never waits. */
+TARN_API void tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes);
+
+/** Whether a session (tarn_space_session()) is present, and its lease holds at a moment (tarn_now_ns()), so that what was glanced at in it
+ * before counts. Never waits. */
+TARN_API bool tarn_space_holds(const struct tarn_space *space, uint64_t session, uint64_t now_ns);
 
 /** Start operations. Never waits. Those on different places take effect in any order. */
 TARN_API void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count);

@@ -149,6 +149,10 @@ struct fabric_provider {
      * wait for others, and has had no effect; then it is handed to post(). NULL: the provider has no such short way */
     bool (*run)(void *connection, struct tarn_fabric_op *op);
 
+    /** Have a part of a peer's region fetched into the processor's cache, if it is there to be loaded. NULL: it never is */
+    void (*prefetch)(void *connection, const struct tarn_fabric_handle *handle, uint64_t offset,
+                     uint64_t bytes);
+
     /** Send what post() has kept back, because the whole batch was handed over. NULL: post() keeps nothing back. */
     void (*posted)(void *connection);
 
@@ -218,6 +222,20 @@ bool fabric_registers(const struct tarn_fabric *fabric);
  * as tarn_fabric_wait(). Yields. */
 base_must_check int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                uint64_t deadline_ns);
+
+/**
+ * Carry out an operation at once, where its provider can do so without waiting: as if it had been posted and waited for. It is one of a
+ * batch, of which the first is a trip.
+ *
+ * @return false: nothing was done. Never waits.
+ */
+base_must_check bool fabric_try(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                                bool is_first);
+
+/** Have a part of a peer's region fetched into the cache, if fabric_try() loads it from there: several fetches take the time of one. Never
+ * waits. */
+void fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
+                     uint64_t offset, uint64_t bytes);
 
 /** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
  * Yields. */

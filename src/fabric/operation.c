@@ -331,30 +331,54 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
     return wait_for_one(op, deadline_ns);
 }
 
-/* Complete a filled operation: by the provider's run() if it has one, which leaves nothing to poll. */
-static FABRIC_INLINE int run_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                                enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes,
-                                uint64_t deadline_ns)
+/* Complete an operation by the provider's run(), if it has one that can: that leaves nothing to poll. @param trips  that this is */
+static FABRIC_INLINE bool try_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                                 enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes, uint64_t trips)
 {
     const struct fabric_provider *provider = connection->fabric->provider;
     bool may_run =
         !fabric_needs_proxy(connection) && provider->run != NULL && fabric_error_of(connection) == 0;
     if (base_unlikely(!may_run || check_op(connection->fabric, op) != 0 ||
                       !provider->run(connection->state, op)))
-        return post_and_wait(connection, op, deadline_ns);
+        return false;
     struct tarn_fabric_counters *counters = &connection->counters[tag];
     count_more(&counters->operations[kind], 1);
     count_more(&counters->bytes[kind], bytes);
-    count_more(&counters->waits, 1);
-    return 0;
+    count_more(&counters->waits, trips);
+    return true;
 }
 
-int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, uint64_t deadline_ns)
+static FABRIC_INLINE int run_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                                enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes,
+                                uint64_t deadline_ns)
+{
+    return try_op(connection, op, kind, tag, bytes, 1) ? 0 : post_and_wait(connection, op, deadline_ns);
+}
+
+static uint64_t bytes_of(const struct tarn_fabric_op *op)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < op->iov_count; i++)
         bytes += op->iov[i].iov_len;
-    return run_op(connection, op, op->kind, op->tag, bytes, deadline_ns);
+    return bytes;
+}
+
+int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, uint64_t deadline_ns)
+{
+    return run_op(connection, op, op->kind, op->tag, bytes_of(op), deadline_ns);
+}
+
+bool fabric_try(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, bool is_first)
+{
+    return try_op(connection, op, op->kind, op->tag, bytes_of(op), is_first ? 1 : 0);
+}
+
+void fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
+                     uint64_t offset, uint64_t bytes)
+{
+    const struct fabric_provider *provider = connection->fabric->provider;
+    if (provider->prefetch != NULL && !fabric_needs_proxy(connection))
+        provider->prefetch(connection->state, handle, offset, bytes);
 }
 
 /*

@@ -361,6 +361,7 @@ static int begin_op(struct tarn_space_op *op)
     op->before = op->done_bytes = op->bytes = 0;
     op->pieces = op->words_left = op->copy = 0;
     op->result = 0;
+    op->done_in = 0;
     op->finished = op->has_run = false;
     const int error = check_op(op);
     if (error != 0)
@@ -386,15 +387,120 @@ static int begin_op(struct tarn_space_op *op)
     return 0;
 }
 
-void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count)
+/* Find the place of bytes of which nothing has to be cut, nor repeated for other copies, nor looked at for its version. @return NULL: it is
+ * another one, or its memory server is not reached now */
+static struct client_target *place_of_whole(const struct tarn_space_region *region, uint64_t offset,
+                                            uint64_t bytes, uint64_t *ret_offset)
 {
+    const struct part part = part_at(region, offset, bytes);
+    struct client_target *target = &region->targets[part.chunk];
+    if (part.bytes != bytes || region->copies != 1 || client_looks_at_words(region) ||
+        !client_has_session(region->of->space) || target->is_lost || !client_is_reached(target))
+        return NULL;
+    *ret_offset = part.offset;
+    return target;
+}
+
+static void prefetch(const struct client_target *target, uint64_t offset, uint64_t bytes)
+{
+    fabric_prefetch(target->link->connection, &target->handle, offset, bytes);
+}
+
+/* Carry out an operation at once, if its provider can. Its connection is of the present session, as post_piece() says.
+ * @param is_first  of those that were posted together */
+static bool run_at_once(struct tarn_space_op *op, const struct client_target *target, uint64_t offset,
+                        bool is_first)
+{
+    struct tarn_fabric_op whole = {.kind = op->kind,
+                                   .tag = CLIENT_TAG,
+                                   .handle = &target->handle,
+                                   .offset = offset,
+                                   .compare = op->compare,
+                                   .operand = op->operand};
+    if (!is_swap(op->kind)) {
+        whole.iov = op->iov;
+        whole.iov_count = op->iov_count;
+        read_whole_word(op->region, &whole);
+    }
+    if (!fabric_try(target->link->connection, &whole, is_first))
+        return false;
+    if (is_swap(op->kind))
+        op->before = whole.before;
+    else
+        take_whole_word(&whole, op->iov);
+    op->done_bytes = op->bytes;
+    op->done_in = target->link->session;
+    op->has_run = true;
+    return true;
+}
+
+enum { TOGETHER = 16 }; /* whose memory is fetched into the cache at the same time */
+
+/* Post a few operations. What can be carried out at once, because the fabric loads it, is fetched first, all together. */
+static void post_some(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count, bool is_first)
+{
+    const struct client_target *targets[TOGETHER];
+    uint64_t offsets[TOGETHER];
     for (uint32_t i = 0; i < count; i++) {
         const int error = begin_op(&ops[i]);
-        if (error != 0 || ops[i].bytes == 0)
+        const bool is_over = error != 0 || ops[i].bytes == 0;
+        if (is_over)
             end_op(&ops[i], error);
-        else
+        targets[i] = is_over ? NULL : place_of_whole(ops[i].region, ops[i].offset, ops[i].bytes, &offsets[i]);
+        if (targets[i] != NULL && count > 1)
+            prefetch(targets[i], offsets[i], ops[i].bytes);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!ops[i].finished && (targets[i] == NULL || !client_is_reached(targets[i]) ||
+                                 !run_at_once(&ops[i], targets[i], offsets[i], is_first && i == 0)))
             post_more(space, &ops[i]);
     }
+}
+
+void tarn_space_post(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i += TOGETHER)
+        post_some(space, ops + i, base_min(count - i, (uint32_t)TOGETHER), i == 0);
+}
+
+/* Take an operation that was carried out at once. @param holds  the lease does, after it */
+static void take_done(const struct tarn_space *space, struct tarn_space_op *op, bool holds)
+{
+    op->result = holds && op->done_in == space->session_number ? 0 : -ESTALE;
+    op->done_in = 0;
+    op->finished = true;
+    if (op->result != 0 && op->kind != TARN_FABRIC_READ)
+        op->region->is_in_doubt = op->region->is_broken = true;
+}
+
+bool tarn_space_glance(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes)
+{
+    const struct iovec iov = {.iov_base = memory, .iov_len = bytes};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ, .tag = CLIENT_TAG, .iov = &iov, .iov_count = 1};
+    if (!is_within(region, offset, bytes) || bytes == 0 || region->error != 0)
+        return false;
+    const struct client_target *target = place_of_whole(region, offset, bytes, &op.offset);
+    if (target == NULL)
+        return false;
+    op.handle = &target->handle;
+    read_whole_word(region, &op);
+    return op.kind == TARN_FABRIC_READ && fabric_try(target->link->connection, &op, false);
+}
+
+void tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
+{
+    uint64_t at;
+    const struct client_target *target = !is_within(region, offset, bytes) || bytes == 0 || region->error != 0
+                                             ? NULL
+                                             : place_of_whole(region, offset, bytes, &at);
+    if (target != NULL)
+        prefetch(target, at, bytes);
+}
+
+bool tarn_space_holds(const struct tarn_space *space, uint64_t session, uint64_t now_ns)
+{
+    return session != 0 && session == tarn_space_session(space) &&
+           now_ns < atomic_load_explicit(&space->held_until_ns, memory_order_relaxed);
 }
 
 /* Choose a posted piece that no task waits for. @param op  whose; NULL: anybody's. @return NULL: there is none */
@@ -465,7 +571,10 @@ static void advance_op(struct tarn_space *space, struct tarn_space_op *op, uint6
 int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_t count, uint64_t deadline_ns)
 {
     int first = 0;
+    const bool holds = client_holds(space); /* for all that was carried out at once */
     for (uint32_t i = 0; i < count; i++) {
+        if (ops[i].done_in != 0)
+            take_done(space, &ops[i], holds);
         while (!ops[i].finished)
             advance_op(space, &ops[i], deadline_ns);
         if (first == 0)
@@ -477,6 +586,8 @@ int tarn_space_wait(struct tarn_space *space, struct tarn_space_op *ops, uint32_
 /* Take what has completed of an operation, and post more of it. */
 static void take_completed(struct tarn_space *space, struct tarn_space_op *op)
 {
+    if (op->done_in != 0)
+        take_done(space, op, client_holds(space));
     client_take_ended(space, NULL, op);
     if (!op->finished)
         post_more(space, op);

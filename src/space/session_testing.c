@@ -137,6 +137,42 @@ static void an_operation_stays_in_its_session(struct testing_fabric *testing)
     space_testing_run(testing, 60 * BASE_NS_PER_SECOND, stay_in_session);
 }
 
+/* What is read at a glance, where that can be, counts in the session of which it was, while its lease holds. */
+static void glance_at(struct space_testing *self)
+{
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 4);
+    struct tarn_space_region *region = space_testing_alloc(of, TESTING_CHUNK_BYTES, TARN_SPACE_WORDS);
+    uint64_t word = 5, found = 0;
+    assert_false(tarn_space_glance(region, 0, &found, 8)); /* its server is not reached yet */
+    assert_int_equal(do_in(region, TARN_FABRIC_WRITE, 0, &word), 0);
+    tarn_space_prefetch(region, 0, TESTING_CHUNK_BYTES);
+    tarn_space_prefetch(region, TESTING_CHUNK_BYTES, 1);
+    const bool can_glance = tarn_space_glance(region, 0, &found, 8);
+    assert_int_equal(can_glance, strcmp(tarn_fabric_info(self->space->fabric)->provider, "shm") == 0);
+    assert_int_equal(found, can_glance ? 5 : 0);
+    assert_false(tarn_space_glance(region, TESTING_CHUNK_BYTES - 7, &found, 8));
+    assert_false(tarn_space_glance(region, 0, &found, 0));
+    const uint64_t number = tarn_space_session(self->space);
+    uint64_t held_until_ns = self->space->held_until_ns;
+    assert_true(tarn_space_holds(self->space, number, 0));
+    assert_false(tarn_space_holds(self->space, number, held_until_ns + 3600 * BASE_NS_PER_SECOND));
+    assert_false(tarn_space_holds(self->space, number + 1, 0));
+    assert_false(tarn_space_holds(self->space, 0, 0));
+    assert_int_equal(change_session(of), number);
+    assert_false(tarn_space_holds(self->space, number, 0));
+    assert_false(tarn_space_glance(region, 0, &found, 8));
+    assert_int_equal(tarn_space_faa(region, 0, 0, SOON, &word), 0); /* which begins the next one */
+    assert_false(tarn_space_holds(self->space, number, 0));
+    assert_int_equal(tarn_space_glance(region, 0, &found, 8), can_glance);
+    tarn_space_drop(region);
+    space_testing_delete(of);
+}
+
+static void a_glance_counts_in_its_session(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 60 * BASE_NS_PER_SECOND, glance_at);
+}
+
 enum { LONG = 43, OPS = 4, ALL_BYTES = LONG * (int)TESTING_CHUNK_BYTES };
 
 _Static_assert(2 * LONG < CLIENT_PIECES && 3 * LONG > CLIENT_PIECES, "a part of the third op has to wait");
@@ -417,6 +453,7 @@ static void wrong_questions_are_refused(struct testing_fabric *testing)
 #define SUITE(EACH)                                                                                          \
     EACH(a_session_keeps_its_number)                                                                         \
     EACH(an_operation_stays_in_its_session)                                                                  \
+    EACH(a_glance_counts_in_its_session)                                                                     \
     EACH(what_waits_ends_with_its_session)                                                                   \
     EACH(a_session_ends_with_its_client)                                                                     \
     EACH(the_silent_are_over_when_fenced)                                                                    \

@@ -280,6 +280,19 @@ bool shm_run(void *state, struct tarn_fabric_op *op)
     return true;
 }
 
+void shm_prefetch(void *state, const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t bytes)
+{
+    enum { LINE_BYTES = 64, LINES = 8 /* what follows them the processor fetches by itself */ };
+    const struct shm_connection *connection = state;
+    const struct tarn_fabric_op op = {.handle = handle, .offset = offset, .bytes = bytes};
+    const struct shm_sight *sight = shm_locate(&connection->peer, &op, 0);
+    if (sight == NULL)
+        return;
+    const uint64_t end = offset + base_min(bytes, (uint64_t)LINES * LINE_BYTES);
+    for (uint64_t at = base_align_down(offset, LINE_BYTES); at < end; at += LINE_BYTES)
+        __builtin_prefetch(sight->memory + at);
+}
+
 void shm_post(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;

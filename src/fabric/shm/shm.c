@@ -64,6 +64,7 @@ const struct fabric_provider fabric_provider_shm = {
     .connect = shm_connect,
     .post = shm_post,
     .run = shm_run,
+    .prefetch = shm_prefetch,
     .posted = shm_posted,
     .progress = shm_progress,
     .wait = shm_wait,

@@ -411,6 +411,7 @@ int shm_connect(void *state, const char *address, const struct tarn_fabric_conne
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 void shm_post(void *state, struct tarn_fabric_op *op);
 bool shm_run(void *state, struct tarn_fabric_op *op);
+void shm_prefetch(void *state, const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t bytes);
 void shm_posted(void *state);
 void shm_progress(void *state);
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
