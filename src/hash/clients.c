@@ -9,6 +9,7 @@
 #define SLAB_BYTES        (1u << 20)
 #define CLIENTS           256u
 #define RANKS             3u
+#define FILTER_BITS       7u   /* at most: one record of another key is read in 128 then */
 #define RECORD_BYTES      256u /* that records are expected to have, in the number of slots */
 #define PIECE_BYTES       (1u << 16)
 #define CACHE_ENTRY_BYTES 512u
@@ -35,6 +36,10 @@ static struct hash_shape complete_shape(struct tarn_node *node, const struct has
             (uint64_t)CLIENTS, shape.table_bytes / 4 / (HASH_INTENTS * sizeof(struct hash_intent)));
     if (shape.ranks == 0)
         shape.ranks = RANKS;
+    if (shape.filter_bits == 0)
+        shape.filter_bits = base_min(hash_filter_room(&shape), FILTER_BITS);
+    if (shape.filter_bits == HASH_NO_FILTER)
+        shape.filter_bits = 0;
     if (shape.operation_ns == 0)
         shape.operation_ns = OPERATION_NS;
     if (shape.lease_ns == 0)

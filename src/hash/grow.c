@@ -135,7 +135,7 @@ static int move_key(struct hash *hash, struct hash_place from, uint64_t word, ui
     int error = hash_read(table, offset, &record, sizeof(record), deadline_ns);
     if (error != 0)
         return error;
-    if (!hash_header_fits(&hash->layout, &record, word, UINT64_MAX))
+    if (!hash_header_fits(&hash->layout, &record, word))
         return -EAGAIN; /* it was replaced meanwhile */
     if (hash_state_of(word) == HASH_FROZEN)
         return -EBUSY;

@@ -169,16 +169,16 @@ static inline uint32_t hash_slab_total(const struct hash *hash)
 /** The slab in which an address lies. */
 static inline uint32_t hash_slab_at_address(const struct hash *hash, uint64_t address)
 {
-    return (uint32_t)(address / hash_slab_grains(&hash->shape));
+    return (uint32_t)(address >> __builtin_ctz(hash_slab_grains(&hash->shape)));
 }
 
 /** Where a record is: its table's region, NULL if that is not held yet, and the offset there. */
 static inline struct tarn_space_region *hash_table_of(const struct hash *hash, uint64_t address,
                                                       uint64_t *ret_offset)
 {
-    const uint64_t grains = hash->shape.table_bytes / HASH_GRAIN_BYTES;
-    *ret_offset = address % grains * HASH_GRAIN_BYTES;
-    return address / grains < hash->table_count ? hash->tables[address / grains] : NULL;
+    const uint32_t shift = (uint32_t)__builtin_ctz(hash->shape.table_bytes / HASH_GRAIN_BYTES);
+    *ret_offset = (address & ((UINT64_C(1) << shift) - 1)) * HASH_GRAIN_BYTES;
+    return address >> shift < hash->table_count ? hash->tables[address >> shift] : NULL;
 }
 
 /** Bytes of the slot at an address; 0: its slab is not known. */

@@ -7,9 +7,22 @@
 
 /* ---- the head ----------------------------------------------------------------------------------- */
 
+#define ADDRESS_BITS_MAX (64 - 2 - HASH_GENERATION_BITS - HASH_VERSION_BITS)
+
+static uint32_t address_bits_of(const struct hash_shape *shape)
+{
+    const uint64_t grains = (uint64_t)hash_tables(shape) * (shape->table_bytes / HASH_GRAIN_BYTES);
+    return (uint32_t)__builtin_ctzll(base_power_of_two_from(grains));
+}
+
+uint32_t hash_filter_room(const struct hash_shape *shape)
+{
+    return base_min(ADDRESS_BITS_MAX - base_min(address_bits_of(shape), ADDRESS_BITS_MAX),
+                    HASH_FILTER_BITS_MAX);
+}
+
 const char *hash_shape_wrong(const struct hash_shape *shape)
 {
-    const struct hash_layout layout = hash_layout_of(shape);
     if (shape->ranks < 2 || shape->ranks > HASH_RANKS_MAX)
         return "a key has 2 to 8 slots";
     if (shape->filter_bits > HASH_FILTER_BITS_MAX)
@@ -24,7 +37,7 @@ const char *hash_shape_wrong(const struct hash_shape *shape)
                "KiB";
     if (hash_intent_slabs(shape) >= hash_slabs_of_table(shape) || shape->capacity < shape->table_bytes)
         return "a table has no room beside the intents of so many clients";
-    if (layout.address_bits + layout.filter_bits + 2 + HASH_GENERATION_BITS + HASH_VERSION_BITS > 64)
+    if (address_bits_of(shape) > ADDRESS_BITS_MAX || shape->filter_bits > hash_filter_room(shape))
         return "so much capacity leaves no room for so many filter bits";
     return shape->operation_ns == 0 || shape->lease_ns == 0 ? "an operation and a lease take time" : NULL;
 }
@@ -112,10 +125,7 @@ uint64_t hash_head_bytes(const struct hash_shape *shape)
 
 struct hash_layout hash_layout_of(const struct hash_shape *shape)
 {
-    struct hash_layout layout = {.filter_bits = shape->filter_bits};
-    while (UINT64_C(1) << layout.address_bits <
-           (uint64_t)hash_tables(shape) * (shape->table_bytes / HASH_GRAIN_BYTES))
-        layout.address_bits++;
+    struct hash_layout layout = {.filter_bits = shape->filter_bits, .address_bits = address_bits_of(shape)};
     layout.version_bits = 64 - 2 - HASH_GENERATION_BITS - layout.address_bits - layout.filter_bits;
     return layout;
 }
@@ -197,17 +207,23 @@ bool hash_header_is_whole(const struct hash_record *record, uint64_t address)
     return record->header_sum == header_sum(record, address);
 }
 
-bool hash_header_fits(const struct hash_layout *layout, const struct hash_record *record, uint64_t word,
-                      uint64_t room)
+static bool has_generation(const struct hash_layout *layout, const struct hash_record *record, uint64_t word)
 {
-    return (record->generation & ((1u << HASH_GENERATION_BITS) - 1)) == hash_generation_of(layout, word) &&
-           sizeof(*record) + record->key_bytes + (uint64_t)record->value_bytes <= room &&
+    return (record->generation & ((1u << HASH_GENERATION_BITS) - 1)) == hash_generation_of(layout, word);
+}
+
+bool hash_header_fits(const struct hash_layout *layout, const struct hash_record *record, uint64_t word)
+{
+    return has_generation(layout, record, word) &&
            hash_header_is_whole(record, hash_address_of(layout, word));
 }
 
-bool hash_record_fits(const struct hash_record *record, uint64_t address)
+bool hash_record_fits(const struct hash_layout *layout, const struct hash_record *record, uint64_t word,
+                      uint64_t room)
 {
-    return record->sum == record_sum(record, address);
+    return has_generation(layout, record, word) &&
+           sizeof(*record) + record->key_bytes + (uint64_t)record->value_bytes <= room &&
+           record->sum == record_sum(record, hash_address_of(layout, word));
 }
 
 /* ---- classes ------------------------------------------------------------------------------------ */

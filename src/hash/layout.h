@@ -13,6 +13,7 @@
 #define HASH_GENERATION_BITS 6u
 #define HASH_VERSION_BITS    24u /* at least */
 #define HASH_FILTER_BITS_MAX 11u
+#define HASH_NO_FILTER       UINT32_MAX /* of what a store is to be made with: no filter bits */
 #define HASH_SEGMENT_SLOTS                                                                                   \
     65536u /* all slots of a key lie in one segment, so that a scan reads segment by segment */
 #define HASH_GROWTHS_MAX 32u
@@ -51,6 +52,9 @@ enum hash_head {
 #define HASH_IS_THERE UINT64_C(1) /* in a word of an index or a table: the rest is its region's address */
 #define HASH_IS_TAKEN                                                                                        \
     UINT64_C(2) /* in a word of an index: a client makes it; the rest counts those that have tried */
+
+/** How many filter bits words have room for, 0 also where they have none for what they must have (hash_shape_wrong()). */
+uint32_t hash_filter_room(const struct hash_shape *shape);
 
 /** Check what a store is to be made with, after the zeros in it were replaced. @return NULL; why it cannot be, as static text */
 const char *hash_shape_wrong(const struct hash_shape *shape);
@@ -228,15 +232,24 @@ static inline struct tarn_record_info hash_record_info(const struct hash_record 
                                      .note = record->note};
 }
 
+/** Whether a record has a key. */
+static inline bool hash_record_has_key(const struct hash_record *record, hash_key hashed, const void *key,
+                                       size_t key_len)
+{
+    return hash_key_equals(record->key, hashed) && record->key_bytes == key_len &&
+           memcmp(record + 1, key, key_len) == 0;
+}
+
 /** Complete a record's header at the beginning of `bytes`, where key and value follow it, with its checksums. */
 void hash_record_seal(struct hash_record *record, uint64_t address);
 
-/** Whether a header is one of a record at an address, to which a word refers. */
+/** Whether a header alone is one of the record to which a word refers. */
 base_must_check bool hash_header_fits(const struct hash_layout *layout, const struct hash_record *record,
-                                      uint64_t word, uint64_t room);
+                                      uint64_t word);
 
-/** Whether all of a record is as it was written, after hash_header_fits(). */
-base_must_check bool hash_record_fits(const struct hash_record *record, uint64_t address);
+/** Whether all of a record is the one to which a word refers, as it was written. @param room  bytes that were read of it */
+base_must_check bool hash_record_fits(const struct hash_layout *layout, const struct hash_record *record,
+                                      uint64_t word, uint64_t room);
 
 /** Whether a header is that of a record at this address, to whatever word. */
 base_must_check bool hash_header_is_whole(const struct hash_record *record, uint64_t address);

@@ -104,14 +104,14 @@ static void records_are_checked(void **state)
     struct hash_record *sealed = (struct hash_record *)(void *)aligned;
     hash_record_seal(sealed, 1000);
     const uint64_t word = hash_word(&layout, 0, HASH_LIVE, 1000, 70, 0);
-    assert_true(hash_header_fits(&layout, sealed, word, sizeof(bytes)));
-    assert_false(hash_header_fits(&layout, sealed, word, sizeof(bytes) - 1));
-    assert_false(hash_header_fits(&layout, sealed, hash_word(&layout, 0, HASH_LIVE, 1000, 71, 0), 200));
-    assert_false(hash_header_fits(&layout, sealed, hash_word(&layout, 0, HASH_LIVE, 1001, 70, 0), 200));
-    assert_true(hash_record_fits(sealed, 1000));
+    assert_true(hash_record_fits(&layout, sealed, word, sizeof(bytes)));
+    assert_false(hash_record_fits(&layout, sealed, word, sizeof(bytes) - 1));
+    assert_false(hash_header_fits(&layout, sealed, hash_word(&layout, 0, HASH_LIVE, 1000, 71, 0)));
+    assert_false(hash_header_fits(&layout, sealed, hash_word(&layout, 0, HASH_LIVE, 1001, 70, 0)));
+    assert_true(hash_header_fits(&layout, sealed, word));
     for (unsigned i = 0; i < sizeof(aligned); i++) {
         aligned[i] ^= 1;
-        assert_false(hash_header_is_whole(sealed, 1000) && hash_record_fits(sealed, 1000));
+        assert_false(hash_record_fits(&layout, sealed, word, sizeof(bytes)));
         aligned[i] ^= 1;
     }
 }

@@ -344,8 +344,7 @@ static int read_records(struct hash *hash, struct hash_io *io, struct search *se
     int error = io->count == 0 ? 0 : hash_io_run(hash, io, deadline_ns);
     for (uint32_t i = first; i < end && error == 0; i++) {
         struct node *node = &search->nodes[i];
-        node->has_record =
-            node->has_record && hash_header_fits(&hash->layout, &node->record, node->word, UINT64_MAX);
+        node->has_record = node->has_record && hash_header_fits(&hash->layout, &node->record, node->word);
     }
     return error;
 }

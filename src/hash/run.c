@@ -11,6 +11,7 @@ struct hash_batch {
     struct hash_io io;
     uint32_t count;
     struct hash_step steps[HASH_BATCH];
+    _Alignas(8) uint8_t near[HASH_BATCH][HASH_NEAR_BYTES];
 };
 
 /* Begin again, with the words. */
@@ -188,10 +189,15 @@ static int check_op(const struct hash *hash, const struct hash_op *op)
     return op->key_len > room || op->value_len > room - op->key_len ? -EMSGSIZE : 0;
 }
 
-static void begin_step(struct hash *hash, struct hash_step *step, struct hash_op *op, uint64_t deadline_ns)
+static void begin_step(struct hash *hash, struct hash_step *step, uint8_t *near, struct hash_op *op,
+                       uint64_t deadline_ns)
 {
-    *step = (struct hash_step){
-        .op = op, .session = hash->session, .deadline_ns = deadline_ns, .address = UINT64_MAX};
+    memset(step, 0, offsetof(struct hash_step, places));
+    step->op = op;
+    step->session = hash->session;
+    step->deadline_ns = deadline_ns;
+    step->address = UINT64_MAX;
+    step->near = near;
     op->info = (struct tarn_record_info){.version = 0};
     op->record = op->replaced_bytes = 0;
     op->error = check_op(hash, op);
@@ -201,10 +207,11 @@ static void begin_step(struct hash *hash, struct hash_step *step, struct hash_op
     }
     step->key = hash_key_of(&hash->shape, op->key, op->key_len);
     step->filter = hash_filter_of_key(&hash->layout, step->key);
-    step->lock = hash_lock_of(&hash->shape, step->key);
     hash->stats.gets += op->kind == HASH_GET;
     hash->stats.puts += op->kind == HASH_PUT;
     hash->stats.deletes += op->kind == HASH_DELETE;
+    if (op->kind != HASH_GET)
+        step->lock = hash_lock_of(&hash->shape, step->key);
     if (op->kind != HASH_PUT)
         return;
     step->record_bytes = sizeof(struct hash_record) + op->key_len + op->value_len;
@@ -282,12 +289,17 @@ void hash_free_batches(struct hash *hash)
 static void run_batch(struct hash *hash, struct hash_batch *batch, struct hash_op *ops, uint32_t count,
                       uint64_t deadline_ns)
 {
-    batch->count = count;
-    for (uint32_t i = 0; i < count; i++)
-        begin_step(hash, &batch->steps[i], &ops[i], deadline_ns);
+    const uint32_t answered = hash->cache_bytes == 0 ? hash_glance(hash, ops, count) : 0;
+    batch->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if ((answered >> i & 1) != 0)
+            continue;
+        begin_step(hash, &batch->steps[batch->count], batch->near[batch->count], &ops[i], deadline_ns);
+        batch->count++;
+    }
     while (run_steps(hash, batch)) {
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < batch->count; i++)
         end_step(hash, &batch->steps[i]);
 }
 

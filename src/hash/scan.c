@@ -69,8 +69,7 @@ static int read_record(struct scan *scan, uint64_t word, struct hash_record **re
     if (record == NULL)
         return -ENOMEM;
     int error = hash_read(table, offset, record, bytes, scan->deadline_ns);
-    if (error == 0 &&
-        (!hash_header_fits(&hash->layout, record, word, bytes) || !hash_record_fits(record, address)))
+    if (error == 0 && !hash_record_fits(&hash->layout, record, word, bytes))
         error = -EAGAIN;
     if (error != 0) {
         if (error == -EAGAIN)

@@ -42,14 +42,10 @@ struct hash_step {
     bool is_written; /* its record is where it is to be */
     hash_key key;
     uint32_t filter;
-    struct hash_places places;
-    uint64_t words[HASH_WORDS_MAX], before[HASH_WORDS_MAX];
-    uint64_t other[HASH_WORDS_MAX]; /* words whose records are other keys' */
     uint64_t view, lock_now;
     uint64_t begin_ns, pause_ns, deadline_ns;
-    uint32_t first, io_count;                 /* its operations in the step */
-    struct hash_record *read[HASH_WORDS_MAX]; /* the records that it reads in this step … */
-    uint64_t read_bytes[HASH_WORDS_MAX];
+    uint32_t first, io_count;        /* its operations in the step */
+    uint32_t reads;                  /* places whose records it reads in this step, a bit each */
     const struct hash_record *found; /* the key's record, and the place of its word */
     uint32_t found_at, place;
     uint64_t new_word;
@@ -63,8 +59,18 @@ struct hash_step {
     struct hash_lock_seen seen;
     enum hash_at failed_at; /* the step that has failed, with `error` … */
     int error;
-    int outcome; /* … and what is left to be told when its lock has been given back */
+    int outcome;   /* … and what is left to be told when its lock has been given back */
+    uint8_t *near; /* HASH_NEAR_BYTES for the first record that it reads */
+
+    /* not set in the beginning */
+    struct hash_places places;
+    uint64_t words[HASH_WORDS_MAX], before[HASH_WORDS_MAX];
+    uint64_t other[HASH_WORDS_MAX];           /* words whose records are other keys' */
+    struct hash_record *read[HASH_WORDS_MAX]; /* of `reads`: the records */
+    uint64_t read_bytes[HASH_WORDS_MAX];
 };
+
+#define HASH_NEAR_BYTES 1280u
 
 /** Have a step of an operation posted. */
 void hash_step_post(struct hash *hash, struct hash_io *io, struct hash_step *step);
@@ -74,6 +80,13 @@ void hash_step_take(struct hash *hash, struct hash_io *io, struct hash_step *ste
 
 /** Note that a swap has stored, or removed, what it was to. */
 void hash_step_succeed(struct hash *hash, struct hash_step *step);
+
+/** Have gets whose words and records can be loaded answered at once, by one look. @return those of the batch that are, a bit each; the others
+ * take all steps */
+uint32_t hash_glance(struct hash *hash, struct hash_op *ops, uint32_t count);
+
+/** Answer a get with its record. */
+void hash_answer_get(const struct hash *hash, struct hash_op *op, const struct hash_record *record);
 
 /** Free the records that were read for it. */
 void hash_step_free_reads(struct hash *hash, struct hash_step *step);

@@ -7,10 +7,10 @@
 
 void hash_step_free_reads(struct hash *hash, struct hash_step *step)
 {
-    for (uint32_t i = 0; i < HASH_WORDS_MAX; i++) {
-        base_free(&hash->node->memory, step->read[i], step->read_bytes[i]);
-        step->read[i] = NULL;
-        step->read_bytes[i] = 0;
+    for (; step->reads != 0; step->reads &= step->reads - 1) {
+        const unsigned i = (unsigned)__builtin_ctz(step->reads);
+        if ((uint8_t *)step->read[i] != step->near)
+            base_free(&hash->node->memory, step->read[i], step->read_bytes[i]);
     }
     step->found = NULL;
 }
@@ -48,19 +48,18 @@ static int check_condition(const struct hash_op *op, const struct hash_record *r
     return 0;
 }
 
-static void answer_get(struct hash *hash, struct hash_step *step, const struct hash_record *record)
+void hash_answer_get(const struct hash *hash, struct hash_op *op, const struct hash_record *record)
 {
-    struct hash_op *op = step->op;
     op->info = hash_record_info(record);
     op->record = record->generation;
     if (is_expired(hash, record)) {
-        hash_step_finish(step, -ENOENT);
+        op->error = -ENOENT;
     } else if (record->value_bytes > op->room_bytes) {
-        hash_step_finish(step, -ENOBUFS);
+        op->error = -ENOBUFS;
     } else {
         if (record->value_bytes > 0)
             memcpy(op->room, (const uint8_t *)(record + 1) + record->key_bytes, record->value_bytes);
-        hash_step_finish(step, 0);
+        op->error = 0;
     }
 }
 
@@ -79,7 +78,8 @@ static void act_on_found(struct hash *hash, struct hash_step *step)
         return;
     }
     if (step->op->kind == HASH_GET) {
-        answer_get(hash, step, step->found);
+        hash_answer_get(hash, step->op, step->found);
+        step->at = DONE;
         return;
     }
     int error = check_condition(step->op, is_there ? step->found : NULL);
@@ -139,17 +139,10 @@ static void act_on_missing(struct hash *hash, struct hash_step *step)
     }
 }
 
-/* Whether a record has the operation's key. */
-static bool has_key(const struct hash_step *step, const struct hash_record *record)
-{
-    return hash_key_equals(record->key, step->key) && record->key_bytes == step->op->key_len &&
-           memcmp(record + 1, step->op->key, step->op->key_len) == 0;
-}
-
 /* Note a record to which a word refers. */
 static void note_record(struct hash_step *step, uint32_t place, const struct hash_record *record)
 {
-    if (has_key(step, record)) {
+    if (hash_record_has_key(record, step->key, step->op->key, step->op->key_len)) {
         step->found = record;
         step->found_at = place;
     } else {
@@ -180,7 +173,7 @@ static void post_words(struct hash *hash, struct hash_io *io, struct hash_step *
     }
     if (!step->is_second && !step->is_locked) {
         hash_places_of(hash, step->key, &step->places);
-        memset(step->other, 0, sizeof(step->other));
+        memset(step->other, 0, step->places.count * sizeof(step->other[0]));
     }
     for (uint32_t i = 0; i < step->places.count; i++)
         hash_io_read(io, step->places.regions[i], step->places.at[i].slot * 8, &step->words[i],
@@ -211,19 +204,18 @@ static void take_words(struct hash *hash, struct hash_step *step)
             hash_step_alone(step, LEARN_SLAB);
             return;
         }
-        base_free(&hash->node->memory, step->read[i], step->read_bytes[i]);
-        step->read[i] = base_alloc(&hash->node->memory, bytes);
-        step->read_bytes[i] = step->read[i] == NULL ? 0 : bytes;
+        step->read[i] = step->reads == 0 && bytes <= HASH_NEAR_BYTES
+                            ? (struct hash_record *)(void *)step->near
+                            : base_alloc(&hash->node->memory, bytes);
+        step->read_bytes[i] = bytes;
         if (step->read[i] == NULL) {
             step->error = -ENOMEM;
             hash_step_alone(step, MEET_ERROR);
             return;
         }
+        step->reads |= 1u << i;
     }
-    bool has_reads = false;
-    for (uint32_t i = 0; i < step->places.count; i++)
-        has_reads = has_reads || step->read[i] != NULL;
-    if (step->found != NULL || !has_reads)
+    if (step->found != NULL || step->reads == 0)
         decide(hash, step);
 }
 
@@ -233,7 +225,7 @@ static void post_records(struct hash *hash, struct hash_io *io, struct hash_step
         uint64_t offset;
         struct tarn_space_region *table =
             hash_table_of(hash, hash_address_of(&hash->layout, step->words[i]), &offset);
-        if (step->read[i] != NULL)
+        if ((step->reads >> i & 1) != 0)
             hash_io_read(io, table, offset, step->read[i], step->read_bytes[i]);
     }
 }
@@ -241,14 +233,12 @@ static void post_records(struct hash *hash, struct hash_io *io, struct hash_step
 static void take_records(struct hash *hash, struct hash_step *step)
 {
     for (uint32_t i = 0; i < step->places.count && step->found == NULL; i++) {
-        struct hash_record *record = step->read[i];
-        const uint64_t address = hash_address_of(&hash->layout, step->words[i]);
-        if (record == NULL)
+        if ((step->reads >> i & 1) == 0)
             continue;
-        if (!hash_header_fits(&hash->layout, record, step->words[i], step->read_bytes[i]) ||
-            !hash_record_fits(
-                record, address)) { /* it was replaced meanwhile, or its slab has slots of another size */
-            step->learn = address;
+        const struct hash_record *record = step->read[i];
+        if (!hash_record_fits(&hash->layout, record, step->words[i], step->read_bytes[i])) {
+            /* it was replaced meanwhile, or its slab has slots of another size */
+            step->learn = hash_address_of(&hash->layout, step->words[i]);
             step->error = ++step->misfits > MISFITS_MAX ? -EBADMSG : 0;
             hash_step_alone(step, step->error != 0 ? MEET_ERROR : LEARN_SLAB);
             return;
