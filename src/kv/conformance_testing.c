@@ -288,16 +288,18 @@ void long_values_come_back(struct testing_fabric *testing)
     const size_t room = (3 << 20) + 16;
     struct testing_kv *self = testing_kv_open(testing);
     uint8_t *value = malloc(room), *got = malloc(room);
+    const bool is_hash = self->info.kind == kv_kind_hash;
+    const uint64_t longest = self->info.value_bytes_max - (is_hash ? 1 : 0); /* the key has two bytes */
     unsigned passed = 0;
     assert_true(value != NULL && got != NULL);
     testing_fill(value, room, 9);
     for (unsigned i = 0; i < base_array_count(lengths); i++) {
-        if (lengths[i] > self->info.value_bytes_max)
+        if (lengths[i] > longest)
             continue;
         pass_long(self, value + i % 2 * 3, lengths[i], got); /* some begin where no word does */
         passed++;
     }
-    assert_int_equal(passed, strcmp(self->info.kind, "cache") == 0 ? 3 : 4);
+    assert_int_equal(passed, is_hash ? 1 : strcmp(self->info.kind, "cache") == 0 ? 3 : 4);
     free(value);
     free(got);
     testing_kv_close(self);

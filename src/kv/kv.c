@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-const char kv_kind_depot[] = "depot", kv_kind_cache[] = "cache";
+const char kv_kind_depot[] = "depot", kv_kind_cache[] = "cache", kv_kind_hash[] = "hash";
 
 static bool is_key(size_t key_len)
 {
@@ -26,6 +26,8 @@ int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_option
         return kv_depot_open(node, parts.path, options->depot, opening, ret_kv);
     case KV_CACHE:
         return kv_cache_open(node, &parts, ret_kv);
+    case KV_HASH:
+        return kv_hash_open(node, &parts, options, ret_kv);
     default:
         return kv_servers_open(node, &parts, options, ret_kv);
     }

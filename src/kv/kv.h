@@ -66,7 +66,7 @@ uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len);
 /**
  * Read a record, decide, and write it, with no other write to its key in between.
  *
- * @param decide       called once, unless reading fails; must not call the store, and keeps to kv_shows_under_lock()
+ * @param decide       called once, unless reading fails; for a hash store once more each time that somebody else was faster. Must not call the store, and keeps to kv_shows_under_lock()
  * @param ret_version  the new version; may be NULL; untouched when the record is removed
  * @return as tarn_kv_put(); the result of `decide`; -EOPNOTSUPP. Yields.
  */
@@ -81,7 +81,7 @@ base_must_check int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len
  * Remove every record that was stored before a moment.
  *
  * @param when_ns  civil time at which the records go: now or later. A later time replaces that of an earlier call
- * @return 0: the order is as durable as the store is; -EOPNOTSUPP; -ENOSPC, -EROFS, -EIO of a depot. Yields.
+ * @return 0: the order is as durable as the store is; -EOPNOTSUPP, for a hash store also for a later time; -ENOSPC, -EROFS, -EIO of a depot. Yields.
  *
  * A cache is flushed partition by partition; each is locked for about 1 ms per 80 MiB of its index.
  */

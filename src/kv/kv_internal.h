@@ -4,12 +4,16 @@
 
 #include "kv/kv.h"
 #include "task/node.h"
+#include "task/task.h"
 #include <errno.h>
+#include <tarn/space.h>
 
 #define KV_ADDRESS_ROOM   256
 #define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
 #define KV_PARTITIONS_MAX 256
 #define KV_SERVERS_MAX    64
+#define KV_MASTERS_ROOM   1024
+#define KV_HASH_BYTES_MIN (UINT64_C(1) << 20)
 
 /*
  * The operations of a kind of store, each as the function of <tarn/kv.h> of that name. The caller has checked that keys
@@ -48,7 +52,7 @@ struct tarn_kv {
     struct tarn_kv_info info;
 };
 
-extern const char kv_kind_depot[], kv_kind_cache[];
+extern const char kv_kind_depot[], kv_kind_cache[], kv_kind_hash[];
 
 /** Check a put's key length and options. @return 0; -EINVAL */
 static inline int kv_put_check(size_t key_len, const struct tarn_put_options *options)
@@ -61,19 +65,23 @@ static inline int kv_put_check(size_t key_len, const struct tarn_put_options *op
 
 /* ---- URLs: url.c -------------------------------------------------------------------------------- */
 
-enum kv_scheme { KV_FILE, KV_CACHE, KV_TARN, KV_UNIX };
+enum kv_scheme { KV_FILE, KV_CACHE, KV_HASH, KV_TARN, KV_UNIX };
 
 /* The parts of a URL. */
 struct kv_url {
     enum kv_scheme scheme;
     const char *path;                              /* file: the path, within the URL */
-    uint64_t memory_bytes, partitions, item_bytes; /* cache: its options */
+    uint64_t memory_bytes, partitions, item_bytes; /* cache: its options; hash: memory_bytes … */
+    uint64_t slots, ranks, filter_bits;            /* … and these; 0: the usual number */
+    char masters
+        [KV_MASTERS_ROOM]; /* hash: addresses of the masters of the space, with commas between; "": a space of its own */
+    char space_namespace[TARN_SPACE_NAME_MAX + 1];
     const char *addresses; /* servers: their addresses with commas between, within the URL */
     size_t addresses_len;
     uint32_t servers;
-    char name[KV_NAME_MAX + 1]; /* servers: the name of the store */
-    const char
-        *fabric; /* servers: the fabric, as in tarn_fabric_open(), within the URL; NULL: none is named */
+    char name[KV_NAME_MAX + 1]; /* servers and hash: the name of the store */
+    const char *
+        fabric; /* servers and hash: the fabric, as in tarn_fabric_open(), within the URL; NULL: none is named */
 };
 
 /** Copy the address of one of a URL's servers. @param place  below url->servers @param ret_address  room for
@@ -82,6 +90,9 @@ void kv_url_server(const struct kv_url *url, uint32_t place, char *ret_address);
 
 /** Read a URL. @return 0; -EINVAL (logged). Any thread. */
 base_must_check int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url);
+
+/** Run a function in a plain thread: the caller's, or if a task calls, one that is made for it. Yields. */
+void kv_run_in_thread(task_function *function, void *arg);
 
 /* ---- kinds of stores ---------------------------------------------------------------------------- */
 
@@ -92,6 +103,10 @@ base_must_check int kv_depot_open(struct tarn_node *node, const char *path,
 
 /** Open a store of cache:OPTIONS. @return as cache_open() */
 base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv);
+
+/** Open a store of hash:OPTIONS. @return as tarn_kv_open(). Yields. */
+base_must_check int kv_hash_open(struct tarn_node *node, const struct kv_url *url,
+                                 const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
 
 /** The cache of a store, which knows the partition of each key; NULL: it is no cache. */
 const struct cache *kv_cache_of(const struct tarn_kv *kv);

@@ -484,36 +484,42 @@ static void close_lane(void *arg)
     base_free(&node_of(lane)->memory, lane, sizeof(*lane));
 }
 
-/* Close the lanes of plain threads. They must be closed by a plain thread. */
-static void close_thread_lanes(struct kv_remote *remote)
+/* Close the lanes of plain threads. */
+static void close_thread_lanes(void *arg)
 {
+    struct kv_remote *remote = arg;
     while (!base_list_empty(&remote->thread_lanes))
         close_lane(base_container_of(base_list_pop_front(&remote->thread_lanes), struct kv_lane, link));
 }
 
-/* The closing of plain threads' lanes, by a thread on a task's behalf. */
-struct closing {
-    struct kv_remote *remote;
+/* A function that a thread runs on a task's behalf. */
+struct errand {
+    task_function *function;
+    void *arg;
     struct task_shared_future over;
 };
 
-static void *close_in_thread(void *arg)
+static void *run_errand(void *arg)
 {
-    struct closing *closing = arg;
-    close_thread_lanes(closing->remote);
-    task_shared_future_set(&closing->over, 0);
+    struct errand *errand = arg;
+    errand->function(errand->arg);
+    task_shared_future_set(&errand->over, 0);
     return NULL;
 }
 
-static void have_thread_close(struct kv_remote *remote)
+void kv_run_in_thread(task_function *function, void *arg)
 {
-    struct closing closing = {.remote = remote};
+    struct errand errand = {.function = function, .arg = arg};
     pthread_t thread;
     int value;
-    task_shared_future_init(&closing.over);
-    while (task_thread_start(&thread, "kv-close", close_in_thread, &closing) != 0)
+    if (task_is_thread()) {
+        function(arg);
+        return;
+    }
+    task_shared_future_init(&errand.over);
+    while (task_thread_start(&thread, "kv-close", run_errand, &errand) != 0)
         (void)task_sleep(BASE_NS_PER_MS);
-    while (task_shared_future_wait(&closing.over, TASK_FOREVER, &value) != 0)
+    while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
         continue; /* wait on, even when cancelled */
     (void)pthread_join(thread, NULL);
 }
@@ -530,8 +536,6 @@ void kv_lanes_close(struct kv_remote *remote)
             while (fabric_run_on(lane->sched, close_lane, lane) == -ENOMEM)
                 (void)task_sleep(BASE_NS_PER_MS);
     }
-    if (task_is_thread())
-        close_thread_lanes(remote);
-    else if (!base_list_empty(&remote->thread_lanes))
-        have_thread_close(remote);
+    if (!base_list_empty(&remote->thread_lanes))
+        kv_run_in_thread(close_thread_lanes, remote);
 }

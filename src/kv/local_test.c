@@ -69,6 +69,25 @@ static int begin_cache(void **state)
     return shm_testing_setup(state);
 }
 
+/* ---- hash stores -------------------------------------------------------------------------------- */
+
+static void open_hash(struct testing_fabric *testing, struct tarn_kv **ret_kv)
+{
+    struct tarn_kv_info info;
+    assert_int_equal(tarn_kv_open(testing->node, "hash:memory=64M,filter=6,slots=1024", NULL, ret_kv), 0);
+    tarn_kv_info(*ret_kv, &info);
+    assert_string_equal(info.kind, "hash");
+    assert_int_equal(info.abilities, TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS);
+    assert_in_range(info.value_bytes_max, (1 << 20) - 100, 1 << 20);
+}
+
+static int begin_hash(void **state)
+{
+    static const struct testing_kind kind = {.open = open_hash, .close = close_cache};
+    testing_kind = &kind;
+    return shm_testing_setup(state);
+}
+
 /* ---- what cannot be opened ---------------------------------------------------------------------- */
 
 static void expect_url(struct base_log *log, const char *text, enum kv_scheme scheme, const char *address,
@@ -114,6 +133,23 @@ static void urls_are_read(void **state)
         "cache:memory=1M,,item=1K",
         "cache:memoryy=1M",
         "cache:memory=1M,partitions=11111111111111111111111111111111111111111111111111111111",
+        "hash:",
+        "hash:memory=0",
+        "hash:memory=1023K",
+        "hash:memory=64M,",
+        "hash:memory=64M,,slots=64",
+        "hash:memory=64M,slots=0",
+        "hash:memory=64M,slots=1M",
+        "hash:memory=64M,ranks=9",
+        "hash:memory=64M,filter=12",
+        "hash:memory=64M,partitions=2",
+        "hash:memory=64M,store=s",
+        "hash:memory=64M?tcp:",
+        "hash:space=a:1,namespace=n",
+        "hash:space=,namespace=n,store=s",
+        "hash:space=a:1,namespace=n,store=s,slots=64",
+        "hash:space=a:1,b:2,namespace=n,store=s",
+        "hash:space=a:1,namespace=n,store=012345678901234567890123456789012",
         "tarn://",
         "tarn://host:1",
         "tarn://host:1/",
@@ -179,6 +215,16 @@ static void urls_are_read(void **state)
     assert_true(url.memory_bytes == 3 << 20 && url.item_bytes == 2048 && url.partitions == 256);
     assert_int_equal(kv_url_read(&node->log, "cache:memory=3M", &url), 0);
     assert_int_equal(url.partitions, 1);
+    assert_int_equal(
+        kv_url_read(&node->log, "hash:space=a:1\\,b:2,namespace=n,store=s,memory=2M,ranks=4?tcp:tls", &url),
+        0);
+    assert_int_equal(url.scheme, KV_HASH);
+    assert_string_equal(url.masters, "a:1,b:2");
+    assert_string_equal(url.space_namespace, "n");
+    assert_string_equal(url.name, "s");
+    assert_string_equal(url.fabric, "tcp:tls");
+    assert_true(url.memory_bytes == 2 << 20 && url.ranks == 4 && url.slots == 0 && url.filter_bits == 0);
+    assert_int_equal(tarn_kv_open(node, "hash:memory=1M,slots=1048576", NULL, &kv), -EINVAL);
     assert_int_equal(tarn_kv_open(node, "cache:memory=4K,partitions=2", NULL, &kv), -EINVAL);
     assert_int_equal(tarn_kv_open(node, "file:/nowhere/at/all", NULL, &kv), -ENOENT);
     assert_int_equal(tarn_kv_open(node, "tarn://127.0.0.1:1/s?tcp:colour=red", NULL, &kv), -EINVAL);
@@ -329,5 +375,6 @@ int main(void)
     cmocka_set_test_filter(getenv("TARN_CASE"));
     return testing_run_suites("file", suites, NULL, begin_depot, NULL) +
            testing_run_suites("cache", suites, NULL, begin_cache, NULL) +
+           testing_run_suites("hash", suites, NULL, begin_hash, NULL) +
            cmocka_run_group_tests_name("urls", urls, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* URLs of stores: their kinds, their parts, and the faults that a URL can have. kv.c opens the store. */
+#include "hash/hash.h"
 #include "kv/kv_internal.h"
 #include <errno.h>
 #include <string.h>
@@ -54,6 +55,93 @@ static const char *read_cache(const char *text, struct kv_url *url)
     if (wrong == NULL && (url->partitions > KV_PARTITIONS_MAX || url->item_bytes > UINT32_MAX))
         wrong = "a cache has 1 to 256 partitions, and items of less than 4 GiB";
     return wrong;
+}
+
+/* ---- hash: -------------------------------------------------------------------------------------- */
+
+/* Copy a text without the backslashes before its commas. @return NULL; what is wrong */
+static const char *copy_text(const char *from, size_t len, char *to, size_t room)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (from[i] == '\\' && i + 1 < len && from[i + 1] == ',')
+            i++;
+        if (used + 1 >= room)
+            return "an option is too long";
+        to[used++] = from[i];
+    }
+    to[used] = '\0';
+    return used == 0 ? "an option has no value" : NULL;
+}
+
+/* @return NULL; what is wrong */
+static const char *read_hash_option(const char *option, size_t len, struct kv_url *url)
+{
+    static const char *const names[] = {"memory", "slots", "ranks", "filter", "space", "namespace", "store"};
+    uint64_t *const numbers[] = {&url->memory_bytes, &url->slots, &url->ranks, &url->filter_bits};
+    char *const texts[] = {url->masters, url->space_namespace, url->name};
+    static const size_t rooms[] = {KV_MASTERS_ROOM, TARN_SPACE_NAME_MAX + 1, HASH_NAME_MAX + 1};
+    const char *equals = memchr(option, '=', len);
+    const size_t name_len = equals == NULL ? len : (size_t)(equals - option);
+    char number[OPTION_ROOM];
+    unsigned i = 0;
+    while (i < base_array_count(names) &&
+           (strlen(names[i]) != name_len || memcmp(option, names[i], name_len) != 0))
+        i++;
+    if (i == base_array_count(names) || equals == NULL)
+        return "a hash store is named as hash:memory=SIZE[,slots=N][,ranks=N][,filter=N], or as "
+               "hash:space=ADDRESS,namespace=NAME,store=NAME[,memory=SIZE…]";
+    const size_t value_len = len - name_len - 1;
+    if (i >= base_array_count(numbers)) {
+        const unsigned text = i - (unsigned)base_array_count(numbers);
+        return copy_text(equals + 1, value_len, texts[text], rooms[text]);
+    }
+    const char *wrong = copy_text(equals + 1, value_len, number, sizeof(number));
+    if (wrong != NULL)
+        return wrong;
+    if (i == 0)
+        return base_parse_size(number, &url->memory_bytes) != 0 || url->memory_bytes == 0
+                   ? "memory takes a size, as in 64M"
+                   : NULL;
+    return base_parse_u64(number, numbers[i]) != 0 || *numbers[i] == 0
+               ? "slots, ranks and filter take a number from 1 on"
+               : NULL;
+}
+
+/* @return NULL; what is wrong */
+static const char *check_hash(const struct kv_url *url)
+{
+    const bool is_shared = url->masters[0] != '\0';
+    if (is_shared != (url->space_namespace[0] != '\0') || is_shared != (url->name[0] != '\0'))
+        return "a hash store of a space is named as hash:space=ADDRESS,namespace=NAME,store=NAME";
+    if (!is_shared && url->fabric != NULL)
+        return "a hash store of this process alone uses no fabric";
+    if (!is_shared && url->memory_bytes == 0)
+        return "say how much memory the store takes: hash:memory=SIZE";
+    if (!is_shared && url->memory_bytes < KV_HASH_BYTES_MIN)
+        return "a hash store takes 1M at least";
+    if (url->memory_bytes == 0 && (url->slots != 0 || url->ranks != 0 || url->filter_bits != 0))
+        return "slots, ranks and filter are of a store that is made: say memory=SIZE, too";
+    if (url->ranks > HASH_RANKS_MAX || url->filter_bits > HASH_FILTER_BITS_MAX)
+        return "a hash store has 2 to 8 ranks, and a filter of at most 11 bits";
+    return NULL;
+}
+
+static const char *read_hash(const char *text, struct kv_url *url)
+{
+    const char *mark = strchr(text, '?'), *wrong = NULL;
+    const char *end = mark == NULL ? text + strlen(text) : mark;
+    url->fabric = mark == NULL ? NULL : mark + 1;
+    while (wrong == NULL && text < end) {
+        size_t len = 0;
+        while (text + len < end && text[len] != ',')
+            len += text[len] == '\\' && text + len + 1 < end ? 2 : 1;
+        wrong = read_hash_option(text, len, url);
+        text += len + 1;
+        if (wrong == NULL && text == end)
+            wrong = "an option is missing behind the last comma";
+    }
+    return wrong == NULL ? check_hash(url) : wrong;
 }
 
 /* ---- servers ------------------------------------------------------------------------------------ */
@@ -146,6 +234,9 @@ static const char *read_url(const char *url, struct kv_url *ret_url)
     } else if ((rest = skip_scheme(url, "cache:")) != NULL) {
         parts.scheme = KV_CACHE;
         wrong = read_cache(rest, &parts);
+    } else if ((rest = skip_scheme(url, "hash:")) != NULL) {
+        parts.scheme = KV_HASH;
+        wrong = read_hash(rest, &parts);
     } else if ((rest = skip_scheme(url, "tarn://")) != NULL) {
         parts.scheme = KV_TARN;
         wrong = read_server(rest, &parts);
@@ -153,8 +244,9 @@ static const char *read_url(const char *url, struct kv_url *ret_url)
         parts.scheme = KV_UNIX;
         wrong = read_server(rest, &parts);
     } else if (letters >= 2 && url[letters] == ':') {
-        wrong = "a store is named as file:PATH, cache:memory=SIZE, tarn://HOST:PORT/STORE or "
-                "unix:PATH/STORE; a path with a colon as ./PATH";
+        wrong =
+            "a store is named as file:PATH, cache:memory=SIZE, hash:memory=SIZE, tarn://HOST:PORT/STORE or "
+            "unix:PATH/STORE; a path with a colon as ./PATH";
     }
     if (wrong == NULL && parts.scheme == KV_FILE && parts.path[0] == '\0')
         wrong = "a store is named as file:PATH, and the path is missing";

@@ -5,7 +5,10 @@
 
 enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16 };
 enum { REGION_BYTES = 16 + TARN_FABRIC_HANDLE_BYTES };
-enum { KIND_DEPOT = 1, KIND_CACHE = 2 };
+enum { KIND_DEPOT = 1, KIND_CACHE = 2, KIND_HASH = 3 };
+
+static const char *const kinds[] = {
+    [KIND_DEPOT] = kv_kind_depot, [KIND_CACHE] = kv_kind_cache, [KIND_HASH] = kv_kind_hash};
 
 static bool are_zero(const uint8_t *bytes, size_t count)
 {
@@ -300,7 +303,9 @@ void kv_info_save(const struct kv_store_info *info, uint8_t *to)
     base_store_le16(to, KV_WIRE_VERSION);
     base_store_le16(to + 2, info->store);
     base_store_le16(to + 4, info->stores);
-    to[6] = info->info.kind == kv_kind_cache ? KIND_CACHE : KIND_DEPOT;
+    to[6] = info->info.kind == kv_kind_cache  ? KIND_CACHE
+            : info->info.kind == kv_kind_hash ? KIND_HASH
+                                              : KIND_DEPOT;
     to[7] = (uint8_t)info->info.abilities;
     base_store_le32(to + 8, info->info.partitions);
     base_store_le16(to + 12, info->workers);
@@ -315,22 +320,23 @@ int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_i
 {
     if (count < KV_INFO_BYTES || base_load_le16(bytes) != KV_WIRE_VERSION)
         return -EPROTO;
-    const struct kv_store_info info = {
-        .store = base_load_le16(bytes + 2),
-        .stores = base_load_le16(bytes + 4),
-        .workers = base_load_le16(bytes + 12),
-        .seed = base_load_le64(bytes + 16),
-        .name_len = base_load_le16(bytes + 14),
-        .name = (const char *)bytes + KV_INFO_BYTES,
-        .info = {.kind = bytes[6] == KIND_CACHE ? kv_kind_cache : kv_kind_depot,
-                 .abilities = bytes[7],
-                 .partitions = base_load_le32(bytes + 8),
-                 .value_bytes_max = base_load_le64(bytes + 24),
-                 .whole_bytes_max = base_load_le64(bytes + 32)}};
+    if (bytes[6] < KIND_DEPOT || bytes[6] > KIND_HASH)
+        return -EPROTO;
+    const struct kv_store_info info = {.store = base_load_le16(bytes + 2),
+                                       .stores = base_load_le16(bytes + 4),
+                                       .workers = base_load_le16(bytes + 12),
+                                       .seed = base_load_le64(bytes + 16),
+                                       .name_len = base_load_le16(bytes + 14),
+                                       .name = (const char *)bytes + KV_INFO_BYTES,
+                                       .info = {.kind = kinds[bytes[6]],
+                                                .abilities = bytes[7],
+                                                .partitions = base_load_le32(bytes + 8),
+                                                .value_bytes_max = base_load_le64(bytes + 24),
+                                                .whole_bytes_max = base_load_le64(bytes + 32)}};
     if (info.store >= info.stores || info.stores > KV_STORES_MAX || info.workers == 0 ||
-        (bytes[6] != KIND_DEPOT && bytes[6] != KIND_CACHE) || info.info.partitions == 0 ||
-        info.info.partitions > KV_PARTITIONS_MAX || info.workers > TARN_RPC_WORKERS_MAX ||
-        info.name_len != count - KV_INFO_BYTES || !base_name_is_good(info.name, info.name_len))
+        info.info.partitions == 0 || info.info.partitions > KV_PARTITIONS_MAX ||
+        info.workers > TARN_RPC_WORKERS_MAX || info.name_len != count - KV_INFO_BYTES ||
+        !base_name_is_good(info.name, info.name_len))
         return -EPROTO;
     *ret_info = info;
     return 0;

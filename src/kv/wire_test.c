@@ -261,7 +261,7 @@ static void stores_come_back(void **state)
 {
     static const struct {
         uint8_t at, value;
-    } wrong[] = {{0, 2}, {1, 1}, {2, 64}, {4, 3},  {5, 1},  {6, 0},  {6, 3},
+    } wrong[] = {{0, 2}, {1, 1}, {2, 64}, {4, 3},  {5, 1},  {6, 0},  {6, 4},
                  {8, 0}, {9, 2}, {12, 0}, {13, 2}, {14, 3}, {14, 5}, {40, '/'}};
     const struct kv_store_info info = {.store = 3,
                                        .stores = 4,
