@@ -24,7 +24,8 @@ struct options {
 
 static const struct base_setting table[] = {
     BENCH_OPTION(STRING, "store", store,
-                 "What to measure: file:PATH of a store that is there, cache:memory=SIZE, unix:PATH/STORE, "
+                 "What to measure: file:PATH of a store that is there, cache:memory=SIZE, hash:memory=SIZE, "
+                 "unix:PATH/STORE, "
                  "tarn://HOST:PORT/STORE. Keys that begin with bench- are put there, and deleted in the end.",
                  .metavar = "URL", .default_text = "cache:memory=256M"),
     BENCH_OPTION(STRING, "beside", beside, "Another one to compare it with, in turn.", .metavar = "URL"),

@@ -409,6 +409,11 @@ static void hash_store_stats(const struct tarn_kv *kv, struct kv_stats *ret_stat
 
 /* ---- opening and closing ---------------------------------------------------------------------------- */
 
+static void hash_store_leave(struct tarn_kv *kv)
+{
+    kv_hash_leave(hash_of(kv));
+}
+
 static int hash_store_close(struct tarn_kv *kv)
 {
     kv_hash_free(hash_of(kv));
@@ -427,7 +432,8 @@ static const struct kv_operations operations = {.get = hash_store_get,
                                                 .touch = hash_store_touch,
                                                 .flush = hash_store_flush,
                                                 .get_each = get_each,
-                                                .stats = hash_store_stats};
+                                                .stats = hash_store_stats,
+                                                .leave = hash_store_leave};
 
 int kv_hash_open(struct tarn_node *node, const struct kv_url *url, const struct tarn_kv_options *options,
                  struct tarn_kv **ret_kv)

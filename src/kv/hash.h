@@ -63,6 +63,9 @@ base_must_check int kv_hash_take(struct kv_hash *self, uint64_t deadline_ns,
 /** Give a client back. */
 void kv_hash_give(struct kv_hash_client *client);
 
+/** Close the client of the caller's scheduler, which none of its tasks has taken. Yields. */
+void kv_hash_leave(struct kv_hash *self);
+
 /** Free the store with its clients, none of which is taken, and its space. Yields. */
 void kv_hash_free(struct kv_hash *self);
 

@@ -169,6 +169,8 @@ static int take_sched_client(struct kv_hash *self, struct kv_hash_client **ret_c
         atomic_store_explicit(&self->clients[place], client,
                               memory_order_release); /* for hash_store_stats() */
     }
+    if (client != NULL && client->hash == NULL)
+        client->sched = sched; /* another one may have had this place before */
     *ret_client = client;
     return client == NULL ? -ENOMEM : 0;
 }
@@ -219,13 +221,24 @@ static void free_thread_clients(void *arg)
     }
 }
 
+void kv_hash_leave(struct kv_hash *self)
+{
+    struct task_sched *sched = task_is_thread() ? NULL : task_sched_self();
+    if (sched == NULL)
+        return;
+    struct kv_hash_client *client =
+        atomic_load_explicit(&self->clients[task_sched_index(sched)], memory_order_relaxed);
+    if (client != NULL)
+        close_client(client); /* what it has counted stays */
+}
+
 void kv_hash_free(struct kv_hash *self)
 {
     for (uint32_t i = 0; i < TASK_SCHEDS_MAX; i++) {
         struct kv_hash_client *client = atomic_load_explicit(&self->clients[i], memory_order_relaxed);
         if (client == NULL)
             continue;
-        if (client->sched == task_sched_self())
+        if (client->hash == NULL || client->sched == task_sched_self())
             free_client(client);
         else
             while (fabric_run_on(client->sched, free_client, client) == -ENOMEM)

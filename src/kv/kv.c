@@ -161,3 +161,9 @@ int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
     kv->operations->stats(kv, ret_stats);
     return 0;
 }
+
+void kv_leave(struct tarn_kv *kv)
+{
+    if (kv->operations->leave != NULL)
+        kv->operations->leave(kv);
+}

@@ -149,6 +149,12 @@ struct kv_stats {
 /** Counters, each exact, together approximate. @return 0; -EOPNOTSUPP. Any thread. */
 base_must_check int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats);
 
+/**
+ * Give back what the store has on the caller's scheduler, as tasks that would keep it from ending: none of its tasks is in a call, and
+ * until tarn_kv_close() none calls again. By a task. Yields.
+ */
+void kv_leave(struct tarn_kv *kv);
+
 /* ---- serving ---------------------------------------------------------------------------------------- */
 
 /* A store to be served. */

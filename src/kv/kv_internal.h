@@ -43,6 +43,7 @@ struct kv_operations {
     size_t (*get_each)(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
                        kv_get_function *visit, void *arg); /* keys: the store's to check */
     void (*stats)(const struct tarn_kv *kv, struct kv_stats *ret_stats);
+    void (*leave)(struct tarn_kv *kv); /* NULL: a scheduler's tasks leave nothing behind on it */
 };
 
 /* A store; the first member of each kind's own structure. */

@@ -56,6 +56,12 @@ const char *memcache_failure(int error)
         return "SERVER_ERROR the value is longer than this server sends\r\n";
     case -EBADMSG:
         return "SERVER_ERROR the stored record is damaged\r\n";
+    case -EOPNOTSUPP:
+        return "SERVER_ERROR this store cannot do that\r\n";
+    case -EHOSTUNREACH:
+    case -ETIMEDOUT:
+    case -ECONNRESET:
+        return "SERVER_ERROR the store is not reached\r\n";
     default:
         return "SERVER_ERROR the drive has failed\r\n";
     }

@@ -139,16 +139,34 @@ static bool is_another_if_seen(const struct memcache_op *op, const struct tarn_r
     return op->request.cas != 0 && is_another(op, old);
 }
 
-/* Update a record, from a fresh outcome, because the findings of an earlier attempt may be outdated. @return the update's
- * result, with the outcome set */
+/* A decision of an operation. */
+struct decision {
+    struct memcache_op *op;
+    tarn_update_function *decide;
+    void *arg;
+};
+
+/* Decide from a fresh outcome, because the findings of an earlier attempt may be outdated. */
+static int decide_afresh(void *arg, const struct tarn_record_info *old, const void *value,
+                         struct tarn_update *update)
+{
+    const struct decision *decision = arg;
+    struct memcache_value *memory = decision->op->outcome.value;
+    decision->op->outcome = (struct memcache_outcome){.value = memory};
+    return decision->decide(decision->arg, old, value, update);
+}
+
+/* Update a record. @return the update's result, with the outcome set */
 static int update_record(struct memcache_op *op, tarn_update_function *decide, void *arg)
 {
+    struct decision decision = {.op = op, .decide = decide, .arg = arg};
     uint64_t version = 0;
     int error;
     do {
         struct memcache_value *value = op->outcome.value;
         op->outcome = (struct memcache_outcome){.value = value};
-        error = kv_update(op->server->kv, op->request.key.text, op->request.key.len, decide, arg, &version);
+        error = kv_update(op->server->kv, op->request.key.text, op->request.key.len, decide_afresh, &decision,
+                          &version);
     } while (error == MEMCACHE_NEEDS_MEMORY && (error = memcache_value_provide(op)) == 0);
     if (error == 0)
         op->outcome.info.version = version;

@@ -130,6 +130,7 @@ static void keep_lane(void *arg)
         net_shutdown_all(sched);
         (void)task_sleep(CONNECTIONS_POLL_NS);
     }
+    serve_stores_leave(serve);
     if (serve->hooks->end != NULL)
         serve->hooks->end(serve->node);
 }
@@ -180,9 +181,9 @@ static void log_listener(const struct serve *serve, const struct serve_listener 
     const char *engine = engine_name(serve);
     if (store->depot == NULL) {
         base_info(&serve->node->log, "serving",
-                  "version=%s listen=%s threads=%" PRIu32 " engine=%s store=%s kind=cache memory=%" PRIu64,
+                  "version=%s listen=%s threads=%" PRIu32 " engine=%s store=%s kind=%s memory=%" PRIu64,
                   tarn_version(), listener->address, serve->lane_count, engine, store->options.name,
-                  store->options.memory_bytes);
+                  store->options.kind == SERVE_HASH ? "hash" : "cache", store->options.memory_bytes);
         return;
     }
     const struct drive_info *drive = depot_drive_info(store->depot);

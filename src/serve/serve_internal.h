@@ -26,7 +26,7 @@ _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leav
 
 /* ---- stores as they are named: store_text.c ------------------------------------------------------ */
 
-enum serve_kind { SERVE_DEPOT, SERVE_CACHE };
+enum serve_kind { SERVE_DEPOT, SERVE_CACHE, SERVE_HASH };
 
 /* The options of a store. Strings lie in its own text, or in the server's options, so it must not be copied. */
 struct serve_store_options {
@@ -35,18 +35,19 @@ struct serve_store_options {
     const char *path;      /* depot: files and devices, as tarn_depot_open() takes them */
     const char *dump;      /* depot: path of dumps; NULL: none */
     uint64_t size_bytes;   /* depot: size of a new file; 0: not set */
-    uint64_t memory_bytes; /* cache: its memory; 0: not set */
-    uint64_t partitions;
+    uint64_t memory_bytes; /* cache, hash: its memory; 0: not set */
+    uint64_t partitions;   /* cache: these two */
     uint64_t item_bytes;
-    uint64_t port;         /* the store's own port; SERVE_NO_PORT: not set */
-    const char *unix_path; /* the store's Unix socket; NULL: not set */
+    uint64_t slots, ranks, filter; /* hash: as in its URL; 0: not set */
+    uint64_t port;                 /* the store's own port; SERVE_NO_PORT: not set */
+    const char *unix_path;         /* the store's Unix socket; NULL: not set */
     struct base_setting_list paths;
     char joined[SERVE_STORE_BYTES];
     char text[SERVE_STORE_BYTES];
 };
 
 /**
- * Read a store's text: NAME:depot,path=FILE… or NAME:cache,memory=SIZE…
+ * Read a store's text: NAME:depot,path=FILE…, NAME:cache,memory=SIZE… or NAME:hash,memory=SIZE…
  *
  * @param text         any text; copied
  * @param error, room  gets a sentence about the fault
@@ -159,6 +160,9 @@ base_must_check int serve_stores_name(struct serve *serve);
 
 /** Open all stores. A failure is logged. @return 0; the store's error */
 base_must_check int serve_stores_open(struct serve *serve);
+
+/** Give back what the stores have on the caller's scheduler, which is about to end. By a task. Yields. */
+void serve_stores_leave(struct serve *serve);
 
 /** Close the open stores. Schedulers that used them do not run any more. @return 0; the first error of a store */
 int serve_stores_close(struct serve *serve);

@@ -47,13 +47,16 @@ const struct base_setting serve_settings[] = {
      AT(data)},
     {.name = "store",
      .type = BASE_SETTING_REPEATED,
-     .metavar = "NAME:depot|cache,...",
+     .metavar = "NAME:depot|cache|hash,...",
      .help =
          "One more store; --data is one, too, of the name `default`. NAME:depot,path=FILE[,size=SIZE]"
          "[,dump=FILE] keeps what it is given in a file or on a device (path again: one more drive of a "
          "stripe). NAME:cache,memory=SIZE[,partitions=N][,item=SIZE] keeps some of it in memory, beside "
          "--memory, until the server ends; item is how long keys and values are, as expected; partitions, "
-         "if not said, one for each thread. Each may have memcached clients of its own at port=N, on the "
+         "if not said, one for each thread. NAME:hash,memory=SIZE[,slots=N][,ranks=N][,filter=N] keeps all "
+         "of it in "
+         "memory, in a hash table in a space of its own, until the server ends, and refuses new records when "
+         "it is full. Each may have memcached clients of its own at port=N, on the "
          "hosts of --listen, and at a socket unix=PATH; the first store has them at --listen, --port and "
          "--unix. Tarn's own clients reach all by name (--kv-listen, --kv-unix). A comma of a file's name is "
          "written \\,.",
@@ -535,7 +538,8 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         return base_settings_fail(
             error, room,
             "where is the store? Name a file or a device with --data=FILE, or stores with "
-            "--store=NAME:depot,path=FILE and --store=NAME:cache,memory=SIZE; -m MEGABYTES is one in memory "
+            "--store=NAME:depot,path=FILE, --store=NAME:cache,memory=SIZE and --store=NAME:hash,memory=SIZE; "
+            "-m MEGABYTES is one in memory "
             "alone, as memcached's. A space's servers are told by --space and --memory-server");
     if (count > KV_STORES_MAX)
         return base_settings_fail(error, room, "there are more than %d stores", KV_STORES_MAX);

@@ -111,12 +111,48 @@ static int open_cache(struct serve_store *store)
     return error;
 }
 
+/* Add an option to a URL, if it is set. */
+static void add_option(char *url, size_t room, const char *name, uint64_t value)
+{
+    const size_t used = strlen(url);
+    if (value != 0)
+        (void)snprintf(url + used, room - used, ",%s=%" PRIu64, name, value);
+}
+
+static int open_hash(struct serve_store *store)
+{
+    const struct serve_store_options *options = &store->options;
+    char url[CACHE_URL_BYTES];
+    (void)snprintf(url, sizeof(url), "hash:memory=%" PRIu64, options->memory_bytes);
+    add_option(url, sizeof(url), "slots", options->slots);
+    add_option(url, sizeof(url), "ranks", options->ranks);
+    add_option(url, sizeof(url), "filter", options->filter);
+    int error = tarn_kv_open(store->serve->node, url, NULL, &store->kv);
+    if (error != 0)
+        base_error(&store->serve->node->log, "a hash store cannot be opened", "store=%s error=%d",
+                   options->name, error);
+    return error;
+}
+
+static int open_store(struct serve_store *store)
+{
+    switch (store->options.kind) {
+    case SERVE_DEPOT:
+        return open_depot(store);
+    case SERVE_CACHE:
+        return open_cache(store);
+    case SERVE_HASH:
+        return open_hash(store);
+    }
+    return -EINVAL;
+}
+
 static int open_stores_of(struct serve *serve, enum serve_kind kind)
 {
     int error = 0;
     for (uint32_t i = 0; i < serve->store_count && error == 0; i++) {
         if (serve->stores[i].options.kind == kind)
-            error = kind == SERVE_DEPOT ? open_depot(&serve->stores[i]) : open_cache(&serve->stores[i]);
+            error = open_store(&serve->stores[i]);
     }
     return error;
 }
@@ -161,6 +197,8 @@ int serve_stores_open(struct serve *serve)
         error = open_stores_of(
             serve, SERVE_CACHE); /* caches first: if one gets no memory, no depot's file is left behind */
     if (error == 0)
+        error = open_stores_of(serve, SERVE_HASH);
+    if (error == 0)
         error = open_stores_of(serve, SERVE_DEPOT);
     for (uint32_t i = 0; i < count; i++)
         spoken += is_spoken(&serve->stores[i].options, i) ? 1 : 0;
@@ -179,6 +217,14 @@ static int close_store(struct serve_store *store)
     if (store->depot != NULL)
         error = tarn_depot_close(store->depot);
     return error;
+}
+
+void serve_stores_leave(struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->store_count; i++) {
+        if (serve->stores[i].kv != NULL)
+            kv_leave(serve->stores[i].kv);
+    }
 }
 
 int serve_stores_close(struct serve *serve)

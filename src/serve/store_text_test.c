@@ -56,6 +56,10 @@ static void caches_are_read(void **state)
     assert_int_equal(store.partitions, 256);
     assert_int_equal(store.item_bytes, 2048);
     assert_int_equal(store.port, 65535);
+    read_well("h:hash,memory=64M,slots=1024,ranks=4,filter=8,port=1");
+    assert_int_equal(store.kind, SERVE_HASH);
+    assert_true(store.memory_bytes == 64 << 20 && store.slots == 1024 && store.ranks == 4 &&
+                store.filter == 8);
 }
 
 /* Of paths, which are lists, a comma keeps its backslash. */
@@ -73,8 +77,8 @@ static void commas_may_be_in_names(void **state)
 static void what_is_wrong_is_said(void **state)
 {
     static const char *const cases[][2] = {
-        {"", "NAME:depot,path=FILE or NAME:cache"},
-        {"a", "NAME:depot,path=FILE or NAME:cache"},
+        {"", "NAME:depot,path=FILE, NAME:cache"},
+        {"a", "NAME:depot,path=FILE, NAME:cache"},
         {":depot,path=x", "a name has 1 to 63"},
         {"a b:depot,path=x", "a name has 1 to 63"},
         {"a/b:depot,path=x", "a name has 1 to 63"},
@@ -100,9 +104,15 @@ static void what_is_wrong_is_said(void **state)
         {"a:cache,memory=1M,path=x", "only a depot has the option path"},
         {"a:cache,memory=1M,size=1M", "only a depot has the option size"},
         {"a:cache,memory=1M,dump=x", "only a depot has the option dump"},
-        {"a:depot,path=x,memory=1M", "only a cache has the option memory"},
+        {"a:depot,path=x,memory=1M", "only a cache and a hash store have the option memory"},
         {"a:depot,path=x,partitions=1", "only a cache has the option partitions"},
         {"a:depot,path=x,item=1", "only a cache has the option item"},
+        {"a:depot,path=x,slots=64", "only a hash store has the option slots"},
+        {"a:cache,memory=1M,ranks=2", "only a hash store has the option ranks"},
+        {"a:hash", "how much memory"},
+        {"a:hash,memory=1M,partitions=2", "only a cache has the option partitions"},
+        {"a:hash,memory=1M,path=x", "only a depot has the option path"},
+        {"a:hash,memory=1M,ranks=9", "at most 8"},
         {"a:depot,path=x,size=1", "at least 1M"},
         {"a:depot,path=x,size=", "is not a size"},
         {"a:depot,path=x,dump=", "too little"},
