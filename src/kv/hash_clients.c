@@ -258,7 +258,7 @@ void kv_hash_free(struct kv_hash *self)
 #define OWN_CHUNKS       32u /* of the memory of a space of its own, at least */
 #define OWN_SLABS        64u
 #define CHUNK_BYTES_MIN  (UINT64_C(64) << 10)
-#define SLAB_BYTES_MAX   (UINT64_C(1) << 20)
+#define SLAB_BYTES_MAX   (UINT64_C(2) << 20)    /* a value of 1 MiB, memcached's longest, has room */
 #define OWN_OPERATION_NS (100 * BASE_NS_PER_MS) /* nothing is far away */
 #define INDEX_SHARE      8u /* share of the memory for the index: one part in this many, … */
 #define INDEX_CHUNKS     4u /* … and these chunks: the head, and indexes of which the last one is not full */

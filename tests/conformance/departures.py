@@ -87,8 +87,10 @@ def main():
     began = time.time()
     with serving.folder() as folder, Tarn(sys.argv[1], f"{folder}/store", "--mode=device") as server:
         speaker = Speaker(server.address)
-        serving.run([named(name, lambda conversations=conversations: answered(speaker, conversations)) for name, conversations in CONVERSATIONS.items()] +
-                    [named("flushes before the start", lambda: flushes_before_the_start(server.address, began))])
+        tests = [named(name, lambda conversations=conversations: answered(speaker, conversations)) for name, conversations in CONVERSATIONS.items()]
+        if not serving.HASH:  # it knows no flush at a moment to come
+            tests.append(named("flushes before the start", lambda: flushes_before_the_start(server.address, began)))
+        serving.run(tests)
 
 
 if __name__ == "__main__":

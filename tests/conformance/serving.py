@@ -13,7 +13,8 @@ import tempfile
 import threading
 import time
 
-CACHE = "-cache" in sys.argv
+HASH = "-hash" in sys.argv
+CACHE = "-cache" in sys.argv or HASH  # the store is in memory alone
 CACHE_SIZES = {"512M": "256M"}  # of a store's
 PATIENCE = 60  # seconds for what takes a moment; sanitizers and two busy processors included
 
@@ -140,10 +141,11 @@ class Process:
 
 
 class Tarn(Process):
-    """`tarn serve`, ready to be asked. With -cache its store is one in memory, of at most 256 MiB."""
+    """`tarn serve`, ready to be asked. With -cache or -hash its store is one in memory, of at most 256 MiB."""
 
     def __init__(self, program, data, *options, size="64M", listen="127.0.0.1:0", words=()):
-        store = [f"--data={data}", f"--size={size}"] if not CACHE else ["--store=default:cache,memory=" + CACHE_SIZES.get(size, "64M")]
+        kind = "hash" if HASH else "cache"
+        store = [f"--data={data}", f"--size={size}"] if not CACHE else [f"--store=default:{kind},memory={CACHE_SIZES.get(size, '64M')}"]
         super().__init__(*words, program, "serve", *store, f"--listen={listen}", *options)
         try:
             self.address = parse_address(self.await_line(r'event="serving".* listen=(127\.\S+)').group(1))

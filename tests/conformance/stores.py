@@ -167,6 +167,20 @@ def tell_apart(server):
     expect(drives["0:failed"] == "no" and not told(Asked(server.of("fast")), b" drives"), f"{drives}")
 
 
+def a_hash_store_is_for_all_clients(tarn, client):
+    with serving.folder() as folder:
+        with Server(tarn, "--store=h:hash,memory=32M,slots=1024,filter=4", "--port=0", "--threads=2", f"--kv-unix={folder}/kv") as server:
+            with Client(client, f"unix:{folder}/kv/h") as asked, Connection(server.of("h")) as memcached:
+                expect(asked.opened == "open" and asked.ask("put k by the client") == "ok", f"it is not opened: {asked.opened}")
+                expect(memcached.get(b"k") == b"by the client", "memcached's client does not see what the other stores")
+                for number in range(3000):
+                    expect(memcached.set(b"%d" % number, b"%d" % number) == b"STORED", f"{number} is not stored")
+                expect(asked.ask("get 2999") == "value 2999", "the other does not see what memcached's client stores")
+            status, output, _ = command(tarn, "scan", f"unix:{folder}/kv/h")
+            expect(status == 0 and len(output.split()) == 3001, f"a scan has {len(output.split())} keys")
+            server.stop()
+
+
 def sigterm_ends_all_in_good_order(tarn, client):
     """Under load by every protocol; what was acknowledged by the depot is there."""
     with serving.folder() as folder:
@@ -327,6 +341,6 @@ def kv_listeners_have_secrets(tarn, client):
 
 
 if __name__ == "__main__":
-    serving.run([what_one_protocol_stores_the_other_reads, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
+    serving.run([what_one_protocol_stores_the_other_reads, a_hash_store_is_for_all_clients, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
                  addresses_that_are_taken_are_told, memory_of_caches_is_beside, every_depot_is_fitted_and_dumped, a_file_names_stores,
                  kv_listeners_have_secrets], sys.argv[1], sys.argv[2])
