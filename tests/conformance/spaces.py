@@ -266,6 +266,23 @@ def one_process_is_enough(tarn):
                 part.stop()
 
 
+def processes_share_a_hash_store(tarn):
+    with serving.folder() as folder:
+        for name, url in {"shm": f"unix:{folder}/socket", "tcp": f"tarn://127.0.0.1:{free_pair()}"}.items():
+            with Part(tarn, f"--space=solo:{folder}/{name}", f"--space-listen={url}", "--memory-server", "--memory=64M") as part:
+                part.await_line("a memory server has come")
+                master = url.removeprefix("unix:").removeprefix("tarn://")
+                store = f"hash:space={master},namespace=stores,store=users"
+                fails(tarn, "get", store, "a", because="no such hash store")
+                for number in range(3):
+                    succeeds(tarn, "put", f"{store},memory=16M", f"k{number}", f"value {number}")
+                expect(succeeds(tarn, "get", store, "k1") == b"value 1", "it is not got")
+                succeeds(tarn, "del", store, "k1")
+                fails(tarn, "get", store, "k1", because="no key")
+                expect(sorted(succeeds(tarn, "scan", store).split()) == [b"k0", b"k2"], "it is not scanned")
+                part.stop()
+
+
 def systemd_is_told(tarn):
     with serving.folder() as folder, Manager(f"{folder}/notify") as manager:
         os.environ["NOTIFY_SOCKET"] = f"{folder}/notify"
@@ -477,6 +494,6 @@ def what_is_wrong_is_told(tarn):
 
 if __name__ == "__main__":
     serving.run([what_was_put_is_got, it_is_told_what_there_is, secrets_are_asked_for,
-                 strangers_contribute_nothing, one_process_is_enough, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
+                 strangers_contribute_nothing, one_process_is_enough, processes_share_a_hash_store, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
                  copies_outlive_a_server, a_server_is_drained_only_where_that_can_be, what_holds_draining_up_is_told,
                  a_memory_server_comes_back, a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])
