@@ -160,8 +160,10 @@ static void run_alone(struct hash *hash, struct hash_step *step)
     /* A session is over, or an index is gone that was replaced; or the store is. */
     if (error == -ESTALE && step->at != DONE) {
         error = hash_learn_view(hash, step->deadline_ns);
-        if (error == 0 && task_now() < step->deadline_ns)
-            return; /* this is done again */
+        if (error == 0 && task_now() < step->deadline_ns) {
+            hash_step_alone(step, AGAIN); /* in the next session, which it enters first */
+            return;
+        }
         error = error == 0 ? -ETIMEDOUT : error;
     }
     if (step->at == DONE)
