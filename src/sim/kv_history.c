@@ -1,4 +1,4 @@
-/* Histories of campaign `kv`, and what a key may hold. */
+/* Histories of campaigns `kv` and `hash`, and what a key may hold. */
 #include "sim/kv_history.h"
 #include "base/base.h"
 #include "sim/linear.h"
@@ -8,8 +8,10 @@
 
 /* What a key holds: compared byte by byte. */
 struct state {
-    uint64_t number; /* of the put; 0: nothing */
+    uint64_t number; /* of the put; 0: nothing; ANY_PUT: one that no operation names */
 };
+
+#define ANY_PUT UINT64_MAX
 
 int sim_kv_history_init(struct sim_kv_history *history, struct sim_world *world)
 {
@@ -185,7 +187,7 @@ static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_
         if (op->ended && op->error == -EEXIST)
             return can_refuse(op, held);
         can = can_put(history, op, held);
-        after->number = number;
+        after->number = op->is_named ? number : ANY_PUT;
         break;
     case SIM_KV_DELETE:
         can = held != 0;
@@ -224,6 +226,21 @@ static bool counts(const struct sim_kv_history *history, const struct sim_kv_op 
     return op->kind != SIM_KV_SCAN || op->error == 0 || !is_changed_meanwhile(history, op);
 }
 
+/* Whether an operation leaves what it finds, wherever it has happened. */
+static bool changes_nothing(const struct sim_kv_history *history, const struct sim_kv_op *op)
+{
+    return op->ended && ((op->error == 0 && op->found != 0) || op->error == -EEXIST ||
+                         (op->error == -ENOENT && !history->evicts[op->key]));
+}
+
+/* Operations that do the same. */
+static uint32_t same_as(const struct sim_kv_op *op)
+{
+    return op->is_named || op->condition == TARN_PUT_IF_VERSION
+               ? 0
+               : 1 + (uint32_t)op->condition * 2 + (op->kind == SIM_KV_PUT);
+}
+
 static void check_key(struct sim_kv_history *history, uint32_t key, struct sim_linear_op *ops)
 {
     const struct sim_linear_model model = {
@@ -238,8 +255,9 @@ static void check_key(struct sim_kv_history *history, uint32_t key, struct sim_l
         ops[count++] = (struct sim_linear_op){.begin_ns = op->begin_ns,
                                               .end_ns = op->end_ns,
                                               .number = i,
-                                              .optional = !op->ended,
-                                              .read = op->ended && op->error == 0 && op->found != 0};
+                                              .same = op->ended ? 0 : same_as(op),
+                                              .optional = !op->ended && !op->is_proven,
+                                              .read = changes_nothing(history, op)};
     }
     int error = sim_linear_check(sim_world_memory(history->world), &model, ops, count, &nothing, &number);
     if (error == -EINVAL) {
@@ -248,7 +266,7 @@ static void check_key(struct sim_kv_history *history, uint32_t key, struct sim_l
                  "key %" PRIu32 " of a %s: operation %" PRIu64
                  " (kind %d, condition %d) ended with %d and put "
                  "%" PRIu32 ", which cannot be explained",
-                 key, history->evicts[key] ? "cache" : "depot", number, (int)op->kind, (int)op->condition,
+                 key, history->evicts[key] ? "cache" : "store", number, (int)op->kind, (int)op->condition,
                  op->error, op->found);
     }
     if (error == -E2BIG)
@@ -257,11 +275,27 @@ static void check_key(struct sim_kv_history *history, uint32_t key, struct sim_l
         base_assert(error == 0 || error == -EINVAL);
 }
 
+/* Note of puts that other operations have found, or were to find, that it is so, and when it was known. */
+static void note_names(struct sim_kv_history *history)
+{
+    for (uint32_t i = 1; i < history->count; i++) {
+        const struct sim_kv_op *op = &history->ops[i];
+        struct sim_kv_op *put =
+            &history->ops[op->condition == TARN_PUT_IF_VERSION ? op->if_number : op->found];
+        put->is_named = true;
+        if (op->ended && !op->is_void && op->error == 0 && !put->ended) {
+            put->is_proven = true;
+            put->end_ns = base_min(put->end_ns, op->end_ns);
+        }
+    }
+}
+
 void sim_kv_check(struct sim_kv_history *history)
 {
     struct base_account *memory = sim_world_memory(history->world);
     struct sim_linear_op *ops = base_alloc(memory, SIM_KV_OPS_MAX * sizeof(ops[0]));
     base_assert(ops != NULL);
+    note_names(history);
     for (uint32_t key = 0; key < history->keys && sim_world_failure(history->world) == NULL; key++)
         check_key(history, key, ops);
     base_free(memory, ops, SIM_KV_OPS_MAX * sizeof(ops[0]));

@@ -1,5 +1,5 @@
 /*
- * What campaign `kv` has seen of the stores of servers: each client notes the beginning and the end of its calls. At the end the
+ * What campaigns `kv` and `hash` have seen of stores: each client notes the beginning and the end of its calls. At the end the
  * history of each key must be linearizable: operations happened at one moment between beginning and end; operations
  * whose outcome is unknown happened at one moment after their beginning, or never; refused ones never did.
  *
@@ -12,7 +12,7 @@
 #include "sim/sim.h"
 #include <tarn/depot.h>
 
-#define SIM_KV_KEYS_MAX  16
+#define SIM_KV_KEYS_MAX  64
 #define SIM_KV_OPS_MAX   4096
 #define SIM_KV_BYTES_MAX 20480 /* of a value */
 
@@ -33,6 +33,8 @@ struct sim_kv_op {
     int error;
     bool ended;
     bool is_void;     /* says nothing */
+    bool is_named;    /* of a put: an operation has found it, or was to */
+    bool is_proven;   /* it has happened, though its caller was not told */
     uint64_t version; /* of a put, once it was seen */
     uint64_t begin_ns, end_ns;
 };

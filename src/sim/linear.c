@@ -5,8 +5,9 @@
 
 enum {
     OPEN_MAX = 64, /* operations under way at once: bits of a mask */
+    CONFIGS_MIN = 1 << 7,
     CONFIGS_MAX = 1 << 16,
-    BUCKETS = 2 * CONFIGS_MAX,
+    BUCKETS_PER_CONFIG = 2,
     EXPLAIN_MAX = 8,
 };
 
@@ -25,6 +26,7 @@ struct bucket {
 struct config_set {
     struct config *configs;
     uint32_t count;
+    uint32_t room; /* grows up to CONFIGS_MAX */
     uint32_t round;
     struct bucket *buckets;
 };
@@ -33,24 +35,25 @@ struct search {
     struct base_account *account;
     const struct sim_linear_model *model;
     const struct sim_linear_op *slots[OPEN_MAX]; /* under way */
+    uint64_t open;                               /* the slots that are taken, a bit for each … */
+    uint64_t optional;                           /* … and those whose operation may never happen */
     struct config_set now;
     struct config_set next;
     bool overflown;
 };
 
-static int set_init(struct config_set *set, struct base_account *account)
+static int set_init(struct config_set *set, struct base_account *account, uint32_t room)
 {
-    set->count = 0;
-    set->round = 1;
-    set->configs = base_alloc(account, CONFIGS_MAX * sizeof(set->configs[0]));
-    set->buckets = base_alloc(account, BUCKETS * sizeof(set->buckets[0]));
+    *set = (struct config_set){.round = 1, .room = room};
+    set->configs = base_alloc(account, room * sizeof(set->configs[0]));
+    set->buckets = base_alloc(account, BUCKETS_PER_CONFIG * room * sizeof(set->buckets[0]));
     return set->configs == NULL || set->buckets == NULL ? -ENOMEM : 0;
 }
 
 static void set_deinit(struct config_set *set, struct base_account *account)
 {
-    base_free(account, set->configs, set->configs == NULL ? 0 : CONFIGS_MAX * sizeof(set->configs[0]));
-    base_free(account, set->buckets, set->buckets == NULL ? 0 : BUCKETS * sizeof(set->buckets[0]));
+    base_free(account, set->configs, set->room * sizeof(set->configs[0]));
+    base_free(account, set->buckets, BUCKETS_PER_CONFIG * set->room * sizeof(set->buckets[0]));
 }
 
 static void set_clear(struct config_set *set)
@@ -59,26 +62,59 @@ static void set_clear(struct config_set *set)
     set->round++;
 }
 
-/* Add a config, of which all bytes behind the state are zero. @return false: no room */
-static bool set_add(struct config_set *set, const struct config *config)
+/* The bucket of a config, or the empty one where it belongs. A config is covered by one of the same state in which the same operations have
+ * happened, but fewer of those that may never happen: whatever explains the rest from here does so from there, too. */
+static struct bucket *find_bucket(const struct search *search, const struct config_set *set,
+                                  const struct config *config)
 {
-    uint64_t bucket = base_hash64(config, sizeof(*config), 0) % BUCKETS;
-    for (; set->buckets[bucket].round == set->round; bucket = (bucket + 1) % BUCKETS) {
-        if (memcmp(&set->configs[set->buckets[bucket].index], config, sizeof(*config)) == 0)
-            return true;
+    const uint64_t must = config->happened & ~search->optional, buckets = BUCKETS_PER_CONFIG * set->room;
+    uint64_t at = base_hash64(config->state, search->model->state_bytes, must) % buckets;
+    for (; set->buckets[at].round == set->round; at = (at + 1) % buckets) {
+        const struct config *other = &set->configs[set->buckets[at].index];
+        if ((other->happened & ~search->optional) == must && (other->happened & ~config->happened) == 0 &&
+            memcmp(other->state, config->state, search->model->state_bytes) == 0)
+            break;
     }
-    if (set->count == CONFIGS_MAX)
+    return &set->buckets[at];
+}
+
+/* Add a config. @return false: no room */
+static bool set_add(const struct search *search, struct config_set *set, const struct config *config)
+{
+    struct bucket *bucket = find_bucket(search, set, config);
+    if (bucket->round == set->round)
+        return true;
+    if (set->count == set->room)
         return false;
-    set->buckets[bucket].round = set->round;
-    set->buckets[bucket].index = set->count;
+    *bucket = (struct bucket){.round = set->round, .index = set->count};
     set->configs[set->count++] = *config;
     return true;
 }
 
+/* Have twice as much room. @return false: it would be too much */
+static bool set_grow(const struct search *search, struct config_set *set)
+{
+    struct config_set larger;
+    if (set->room == CONFIGS_MAX)
+        return false;
+    const bool has_room = set_init(&larger, search->account, 2 * set->room) == 0;
+    for (uint32_t i = 0; i < set->count && has_room; i++)
+        (void)set_add(search, &larger, &set->configs[i]);
+    struct config_set *unused = has_room ? set : &larger;
+    set_deinit(unused, search->account);
+    if (has_room)
+        *set = larger;
+    return has_room;
+}
+
 static void add(struct search *search, struct config_set *set, const struct config *config)
 {
-    if (!set_add(set, config))
-        search->overflown = true;
+    while (!set_add(search, set, config)) {
+        if (!set_grow(search, set)) {
+            search->overflown = true;
+            return;
+        }
+    }
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -105,54 +141,76 @@ static void happen(struct search *search, const struct config *config, uint32_t 
 }
 
 /* Let a read happen if it leaves the state as it is. @return whether it did */
-static bool happen_idly(struct search *search, const struct config *config, uint32_t slot)
+static bool happen_idly(struct search *search, const struct config *config, uint32_t slot, uint32_t ending)
 {
     uint8_t states[SIM_LINEAR_SUCCESSORS_MAX * SIM_LINEAR_STATE_BYTES_MAX];
     if (!search->slots[slot]->read || apply(search, config, slot, states) != 1 ||
         memcmp(states, config->state, search->model->state_bytes) != 0)
         return false;
     struct config after = *config;
-    after.happened |= UINT64_C(1) << slot;
-    add(search, &search->now, &after);
+    if (slot != ending)
+        after.happened |= UINT64_C(1) << slot;
+    add(search, slot == ending ? &search->next : &search->now, &after);
     return true;
 }
 
-static bool can_happen(const struct search *search, const struct config *config, uint32_t slot)
+/* Whether an operation is the first among those that do the same: the others may as well be later. */
+static bool is_first_of_same(const struct search *search, uint64_t open, uint32_t slot)
 {
-    return search->slots[slot] != NULL && (config->happened >> slot & 1) == 0;
+    const struct sim_linear_op *op = search->slots[slot];
+    for (uint64_t left = op->same == 0 ? 0 : open; left != 0; left &= left - 1) {
+        const struct sim_linear_op *other = search->slots[__builtin_ctzll(left)];
+        if (other->same == op->same && other < op) /* elements of one array */
+            return false;
+    }
+    return true;
 }
 
 /* Extend one config by one operation that is under way; the one in `ending` leads to the next set. */
 static void extend(struct search *search, const struct config *config, uint32_t ending)
 {
-    for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
-        if (slot != ending && can_happen(search, config, slot) && happen_idly(search, config, slot))
+    const uint64_t open = search->open & ~config->happened;
+    for (uint64_t left = open; left != 0; left &= left - 1) {
+        if (happen_idly(search, config, (uint32_t)__builtin_ctzll(left), ending))
             return;
     }
-    for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
-        if (slot != ending && can_happen(search, config, slot))
+    for (uint64_t left = open & ~(UINT64_C(1) << ending); left != 0; left &= left - 1) {
+        const uint32_t slot = (uint32_t)__builtin_ctzll(left);
+        if (is_first_of_same(search, open, slot))
             happen(search, config, slot, config->happened | UINT64_C(1) << slot, &search->now);
     }
     happen(search, config, ending, config->happened, &search->next);
 }
 
-/* An operation ends: keep what explains it. @return whether anything does */
+/* Keep what a config explains of the operation that ends. */
+static void end_in_config(struct search *search, struct config config, uint32_t ending)
+{
+    const bool has_happened = (config.happened >> ending & 1) != 0;
+    config.happened &= ~(UINT64_C(1) << ending);
+    if (has_happened || search->slots[ending]->optional)
+        add(search, &search->next, &config);
+    if (!has_happened)
+        extend(search, &config, ending);
+}
+
+/* An operation ends: keep what explains it. Configs with fewer optional operations are first, so that they cover others. @return whether
+ * anything does */
 static bool end_op(struct search *search, const struct sim_linear_op *op)
 {
-    uint32_t slot = 0;
+    uint32_t slot = 0, done = 0;
     while (search->slots[slot] != op)
         slot++;
     set_clear(&search->next);
-    for (uint32_t i = 0; i < search->now.count; i++) {
-        struct config config = search->now.configs[i];
-        if ((config.happened >> slot & 1) != 0) {
-            config.happened &= ~(UINT64_C(1) << slot);
-            add(search, &search->next, &config);
-            continue;
+    for (int optional = 0; done < search->now.count; optional++) {
+        for (uint32_t i = 0; i < search->now.count; i++) {
+            const struct config config = search->now.configs[i];
+            if (__builtin_popcountll(config.happened & search->optional) == optional) {
+                end_in_config(search, config, slot);
+                done++;
+            }
         }
-        if (op->optional)
-            add(search, &search->next, &config);
-        extend(search, &config, slot);
+        if (search->overflown)
+            return true;
     }
     if (search->next.count == 0)
         return false;
@@ -160,18 +218,20 @@ static bool end_op(struct search *search, const struct sim_linear_op *op)
     search->now = search->next;
     search->next = before;
     search->slots[slot] = NULL;
+    search->open &= ~(UINT64_C(1) << slot);
+    search->optional &= search->open;
     return true;
 }
 
 static bool begin_op(struct search *search, const struct sim_linear_op *op)
 {
-    for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
-        if (search->slots[slot] == NULL) {
-            search->slots[slot] = op;
-            return true;
-        }
-    }
-    return false;
+    if (search->open == UINT64_MAX)
+        return false;
+    const uint32_t slot = (uint32_t)__builtin_ctzll(~search->open);
+    search->slots[slot] = op;
+    search->open |= UINT64_C(1) << slot;
+    search->optional |= (uint64_t)op->optional << slot;
+    return true;
 }
 
 static int compare_ends(const void *a, const void *b)
@@ -223,9 +283,9 @@ int sim_linear_check(struct base_account *account, const struct sim_linear_model
     const struct sim_linear_op **ends = base_alloc(account, count * sizeof(ends[0]));
     int error = ends == NULL ? -ENOMEM : 0;
     if (error == 0)
-        error = set_init(&search.now, account);
+        error = set_init(&search.now, account, CONFIGS_MIN);
     if (error == 0)
-        error = set_init(&search.next, account);
+        error = set_init(&search.next, account, CONFIGS_MIN);
     if (error == 0) {
         for (size_t i = 0; i < count; i++)
             ends[i] = &ops[i];

@@ -4,7 +4,8 @@
  * (cut off, failed half-way) may have happened or not.
  *
  * The search keeps every pair of (which operations under way have happened, state of the model) that
- * explains what was seen so far, and extends it only when an operation ends and must have happened.
+ * explains what was seen so far, and extends it only when an operation ends and must have happened. Of two
+ * that differ in optional operations alone it keeps the one with fewer: it explains all that the other does.
  * Source: Lowe, Testing for linearizability, 2017 (just-in-time linearization).
  */
 #ifndef SIM_LINEAR_H
@@ -19,8 +20,10 @@ struct sim_linear_op {
     uint64_t begin_ns;
     uint64_t end_ns;
     uint64_t number; /* the model's name for it */
-    bool optional;   /* it may not have happened */
-    bool read;       /* where it leaves the state as it is, it may as well happen there: found faster */
+    uint32_t
+        same; /* of optional ones that never end: those with the same number do the same in every state; 0: there is no other */
+    bool optional; /* it may not have happened */
+    bool read;     /* where it leaves the state as it is, it may as well happen there: found faster */
 };
 
 struct sim_linear_model {

@@ -329,6 +329,90 @@ static void too_many_at_once_are_not_judged(void **state)
     assert_int_equal(check(&history, &number), -E2BIG);
 }
 
+static void lost_ones_are_judged_however_many(void **state)
+{
+    (void)state;
+    for (uint64_t seen = 0; seen <= 1; seen++) {
+        struct history history;
+        history_init(&history);
+        for (uint64_t i = 0; i < 40; i++) { /* writes and removals whose outcome nobody knows */
+            struct sim_linear_op *op = add(
+                &history, &(struct action){.kind = i % 2 == 0 ? WRITE : REMOVE, .value = i % 2 == 0 ? 9 : 0},
+                1 + i, UINT64_MAX);
+            op->optional = true;
+            op->same = 1 + i % 2;
+        }
+        for (uint64_t i = 0; i < 21; i++)
+            add_add(&history, 1, false, 100 + 2 * i,
+                    101 + 2 * i); /* but the first needs a removal of its own */
+        if (seen == 1)
+            add_add(&history, 1, false, 200, 201);
+        uint64_t number = 99;
+        assert_int_equal(check(&history, &number), seen == 0 ? 0 : -EINVAL);
+        assert_int_equal(number, seen == 0 ? 99 : 61);
+    }
+}
+
+/* ---- against trying all orders ------------------------------------------------------------------ */
+
+/* @param done  operations that have happened, or never will, as bits */
+static bool has_order(const struct history *history, uint32_t done, uint64_t value)
+{
+    if (done == (1u << history->count) - 1)
+        return true;
+    for (uint32_t i = 0; i < history->count; i++) {
+        bool is_next = (done >> i & 1) == 0;
+        for (uint32_t j = 0; j < history->count; j++) /* what must have happened before it has */
+            is_next = is_next && ((done >> j & 1) != 0 || history->ops[j].end_ns >= history->ops[i].begin_ns);
+        if (!is_next)
+            continue;
+        const struct action *action = &history->actions[i];
+        if (history->ops[i].optional && has_order(history, done | 1u << i, value))
+            return true;
+        if (can_happen(action, value) &&
+            has_order(history, done | 1u << i, action->refused ? value : action->value))
+            return true;
+    }
+    return false;
+}
+
+static void draw_op(struct history *history, struct base_random *random, uint64_t begin)
+{
+    static const enum kind kinds[] = {READ, READ, WRITE, REMOVE, ADD, EXCHANGE};
+    const enum kind kind = kinds[base_random_below(random, base_array_count(kinds))];
+    const struct action action = {.kind = kind,
+                                  .refused = kind > WRITE && base_random_below(random, 3) == 0,
+                                  .value = kind == REMOVE ? 0 : base_random_below(random, 3) + (kind != READ),
+                                  .expected = base_random_below(random, 3)};
+    struct sim_linear_op *op = add(history, &action, begin, begin + base_random_below(random, 8));
+    if (kind == READ || action.refused || base_random_below(random, 3) > 0)
+        return;
+    op->optional = true;
+    op->end_ns = base_random_below(random, 3) == 0 ? op->end_ns : UINT64_MAX;
+    if (op->end_ns == UINT64_MAX && kind != EXCHANGE)
+        op->same = (uint32_t)kind * 4 + (uint32_t)action.value;
+}
+
+static void the_search_agrees_with_trying_all_orders(void **state)
+{
+    (void)state;
+    struct base_random random;
+    uint64_t good = 0;
+    base_random_init(&random, 1);
+    for (uint32_t round = 0; round < 20000; round++) {
+        struct history history;
+        history_init(&history);
+        const uint64_t count = 2 + base_random_below(&random, 6);
+        for (uint64_t i = 0, begin = 1; i < count; i++, begin += base_random_below(&random, 5))
+            draw_op(&history, &random, begin);
+        const bool is_good = has_order(&history, 0, 0);
+        uint64_t number;
+        good += is_good;
+        assert_int_equal(check(&history, &number), is_good ? 0 : -EINVAL);
+    }
+    assert_in_range(good, 2000, 18000);
+}
+
 static void memory_may_end(void **state)
 {
     (void)state;
@@ -355,6 +439,8 @@ int main(void)
         cmocka_unit_test(what_is_removed_is_gone),
         cmocka_unit_test(conditions_hold_when_it_happens),
         cmocka_unit_test(too_many_at_once_are_not_judged),
+        cmocka_unit_test(lost_ones_are_judged_however_many),
+        cmocka_unit_test(the_search_agrees_with_trying_all_orders),
         cmocka_unit_test(memory_may_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
