@@ -13,8 +13,8 @@
 
 enum {
     BLOCK_BYTES = SIM_BLOCK_WORDS * SIM_WORD_BYTES,
-    COMPARED_BYTES = 1024, /* of a region after each round of its node: whole blocks */
-    CHANGES_KEPT = 1024,   /* of ended READs, before they are thrown away */
+    COMPARED_BYTES = 256, /* of a region after each round of its node: whole blocks */
+    CHANGES_KEPT = 1024,  /* of ended READs, before they are thrown away */
     ROOM_MIN = 64,
     PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
 };
