@@ -490,6 +490,7 @@ uint64_t hash_value_bytes_max(const struct hash *hash, size_t key_len)
 void hash_stats(const struct hash *hash, struct hash_stats *ret_stats)
 {
     *ret_stats = hash->stats;
+    ret_stats->locking = (uint64_t)__builtin_popcount(hash->intents);
     ret_stats->slots = hash_slots(&hash->shape, (uint32_t)(hash->view / 2));
     ret_stats->slab_bytes = (uint64_t)hash->own_count * hash->shape.slab_bytes;
 }

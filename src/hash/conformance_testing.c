@@ -339,6 +339,9 @@ static void grow_and_reuse(struct space_testing *self)
     }
     hash_stats(one.hash, &stats);
     assert_true(stats.reclaimed > 0);
+    uint64_t keys = 0;
+    assert_int_equal(hash_check(one.hash, SOON, &keys), 0);
+    assert_int_equal(keys, MANY);
     close_client(&one);
     close_client(&two);
 }

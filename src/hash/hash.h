@@ -95,6 +95,15 @@ void hash_run(struct hash *hash, struct hash_op *ops, size_t count, uint64_t dea
  */
 base_must_check int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t deadline_ns);
 
+/**
+ * Look at every word of the index, while nobody changes the store and no lock is left by a client that is gone: each leads to a record, none
+ * is frozen, and no two have the same key.
+ *
+ * @param ret_keys  how many there are, with those that have expired
+ * @return 0; -EUCLEAN: it is not so (logged); -ENOMEM; errors of the space. Yields.
+ */
+base_must_check int hash_check(struct hash *hash, uint64_t deadline_ns, uint64_t *ret_keys);
+
 /** The longest value, for a key of that length. Any thread or task. */
 uint64_t hash_value_bytes_max(const struct hash *hash, size_t key_len);
 
@@ -108,6 +117,7 @@ struct hash_stats {
     uint64_t grown;      /* slots of indexes that were replaced, that this client has closed */
     uint64_t reclaimed;  /* slots of tables whose records were found to be replaced */
     uint64_t adopted;    /* slabs of clients that are gone */
+    uint64_t locking;    /* locks that it is about to take, or may have, now */
     uint64_t slots;      /* of the index */
     uint64_t slab_bytes; /* of tables, that this client owns */
 };

@@ -27,8 +27,8 @@ const char *hash_shape_wrong(const struct hash_shape *shape)
         return "a key has 2 to 8 slots";
     if (shape->filter_bits > HASH_FILTER_BITS_MAX)
         return "there are at most 11 filter bits";
-    if (!base_is_power_of_two(shape->slots) || shape->slots < 64 || shape->slots > UINT64_C(1) << 38)
-        return "the index has 64 to 2^38 slots, a power of two";
+    if (!base_is_power_of_two(shape->slots) || shape->slots < 16 || shape->slots > UINT64_C(1) << 38)
+        return "the index has 16 to 2^38 slots, a power of two";
     if (!base_is_power_of_two(shape->locks) || shape->clients == 0 || shape->clients > HASH_CLIENTS_MAX)
         return "there are 1 to 1,024 clients, and locks by a power of two";
     if (!base_is_power_of_two(shape->table_bytes) || !base_is_power_of_two(shape->slab_bytes) ||
