@@ -15,14 +15,15 @@ struct options {
     struct base_setting_list peers;
 };
 
-static const char *const cases[] = {"get", "get-many", "put", NULL};
+static const char *const cases[] = {"insert", "get", "get-many", "put", NULL};
 static const char *const distributions[] = {"uniform", "zipf", NULL};
 static const char *const peers[] = {"floor", "mutex", "lmdb", "memcached", "redis", "none", NULL};
 
 #define ZIPF_EXPONENT 0.99
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(LIST, "only", only, "Measure only these: get, get-many, put.", .metavar = "CASE[,...]"),
+    BENCH_OPTION(LIST, "only", only, "Measure only these: insert, get, get-many, put.",
+                 .metavar = "CASE[,...]"),
     BENCH_OPTION(LIST, "sizes", sizes, "Bytes of a value, 24 to 64K, multiples of 8.",
                  .metavar = "SIZE[,...]", .default_text = "64"),
     BENCH_OPTION(LIST, "distribution", distributions, "How keys are drawn: uniform, zipf.",
@@ -49,7 +50,7 @@ static const struct lab_hash_store *const kinds[] = {&lab_hash_tarn, &lab_hash_f
                                                      &lab_hash_lmdb};
 static const char *const servers[LAB_HASH_PEERS] = {"memcached", "redis"};
 
-enum { STORES = base_array_count(kinds) };
+enum { STORES = base_array_count(kinds), GROWTH = 16, SLOTS_MIN = 64 };
 
 struct contest {
     const struct options *options;
@@ -98,12 +99,32 @@ static int run_cases(struct contest *contest)
         base_random_init(&random, job->bench->options.seed);
         for (uint32_t i = 0; i < LAB_HASH_DRAWS; i++)
             job->draws[i] = (uint32_t)bench_keys_draw(&job->keys, &random);
-        for (size_t i = 0; cases[i] != NULL && error == 0; i++) {
+        for (size_t i = 1; cases[i] != NULL && error == 0; i++) {
             if (bench_is_wanted(&options->only, cases[i]))
                 error = run_case(contest, cases[i], distribution);
         }
     }
     return error;
+}
+
+/* New records, one after the other, into an index that has room for all, and into one that is to grow sixteenfold. */
+static int run_inserts(struct contest *contest)
+{
+    struct lab_hash_job *job = &contest->job;
+    struct lab_hash_store steady = lab_hash_tarn, growing = lab_hash_tarn;
+    struct bench_case *self;
+    steady.job = growing.job = job;
+    growing.name = "growing";
+    growing.slots = base_max(base_power_of_two_from(job->keys.count * 4 / 3) / GROWTH, (uint64_t)SLOTS_MIN);
+    int error = bench_case_open(job->bench, cases[0], "records/s", &self);
+    if (error != 0)
+        return bench_fail(job->bench, error, "a case");
+    bench_case_number(self, "value_bytes", job->values.bytes);
+    bench_case_number(self, "records", job->keys.count);
+    bench_case_value(self, "record_bytes");
+    bench_case_subject(self, steady.name, lab_hash_measure_inserts, &steady);
+    bench_case_subject(self, growing.name, lab_hash_measure_inserts, &growing);
+    return bench_case_finish(self);
 }
 
 /* ---- beginning and end --------------------------------------------------------------------------- */
@@ -128,6 +149,12 @@ static int open_all(struct contest *contest)
     return error;
 }
 
+/* Whether anything is asked for but inserts. */
+static bool wants_stores(const struct contest *contest)
+{
+    return contest->options->only.count != 1 || strcmp(contest->options->only.items[0], cases[0]) != 0;
+}
+
 static int run_size(struct contest *contest, uint32_t value_bytes)
 {
     struct lab_hash_job *job = &contest->job;
@@ -135,8 +162,10 @@ static int run_size(struct contest *contest, uint32_t value_bytes)
     if (error != 0)
         return bench_fail(job->bench, error, "values");
     bench_keys_init(&job->keys, contest->options->records, 0);
-    error = open_all(contest);
-    if (error == 0)
+    error = bench_is_wanted(&contest->options->only, cases[0]) ? run_inserts(contest) : 0;
+    if (error == 0 && wants_stores(contest))
+        error = open_all(contest);
+    if (error == 0 && wants_stores(contest))
         error = run_cases(contest);
     for (size_t i = 0; i < STORES; i++) {
         if (contest->stores[i].job != NULL)

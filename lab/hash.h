@@ -25,6 +25,7 @@ struct lab_hash_store {
     struct lab_hash_job *job;
     const char *name;
     const char *skipped; /* why it is not measured, or NULL */
+    uint64_t slots;      /* of Tarn's index, when it is made; 0: as many as it needs */
 
     /** Make it, and open it, or set `skipped`. @return 0; negative errno. close() in any case */
     int (*open)(struct lab_hash_store *store);
@@ -58,6 +59,9 @@ base_must_check int lab_hash_store_fill(struct lab_hash_store *store);
 
 /** Measure it once, as bench_subject.measure; `arg` is a struct lab_hash_store. */
 int lab_hash_measure(void *arg, struct bench_sample *sample);
+
+/** Make it anew, measure how long each record takes that is stored in it, one after the other, and close it; as bench_subject.measure. */
+int lab_hash_measure_inserts(void *arg, struct bench_sample *sample);
 
 /* ---- those that there are ------------------------------------------------------------------------ */
 

@@ -132,3 +132,31 @@ int lab_hash_measure(void *arg, struct bench_sample *sample)
     base_free(job->bench->account, load.values, bytes);
     return error == 0 ? 0 : bench_fail(job->bench, error, "%s", store->name);
 }
+
+int lab_hash_measure_inserts(void *arg, struct bench_sample *sample)
+{
+    struct lab_hash_store *store = arg;
+    struct lab_hash_job *job = store->job;
+    struct request request;
+    uint8_t *value = base_alloc(job->bench->account, job->values.bytes);
+    int error = value == NULL ? -ENOMEM : store->open(store);
+    bench_pin(&job->bench->machine, 0);
+    const uint64_t begin_ns = task_now();
+    uint64_t before_ns = begin_ns;
+    for (uint64_t i = 0; i < job->keys.count && error == 0; i++) {
+        set_key(&request, 0, (uint32_t)i);
+        bench_value(&job->values, i, 0, value);
+        error = store->put(store, (const char(*)[BENCH_KEY_BYTES])request.keys, 1, value);
+        const uint64_t now_ns = task_now();
+        base_histogram_add(sample->latency, now_ns - before_ns);
+        before_ns = now_ns;
+    }
+    sample->operations = job->keys.count;
+    sample->elapsed_ns = task_now() - begin_ns;
+    bench_unpin(&job->bench->machine);
+    if (error == 0)
+        sample->values[LAB_HASH_RECORD_BYTES] = (double)store->bytes(store) / (double)job->keys.count;
+    store->close(store);
+    base_free(job->bench->account, value, job->values.bytes);
+    return error == 0 ? 0 : bench_fail(job->bench, error, "%s: storing records", store->name);
+}

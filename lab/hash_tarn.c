@@ -94,8 +94,9 @@ static int end_serving(struct lab_server *server)
 static int open_client(struct lab_hash_store *store)
 {
     struct state *state = store->state;
-    const struct hash_shape shape = {.slots = base_power_of_two_from(store->job->keys.count * 4 / 3),
-                                     .capacity = state->memory_bytes - SPARE_BYTES / 2};
+    const struct hash_shape shape = {
+        .slots = store->slots != 0 ? store->slots : base_power_of_two_from(store->job->keys.count * 4 / 3),
+        .capacity = state->memory_bytes - SPARE_BYTES / 2};
     const struct hash_options options = {.shape = &shape};
     const uint64_t deadline_ns = task_now() + WAIT_NS;
     int error = bench_node_open(store->job->bench, TASK_ENGINE_AUTO, &state->node);
