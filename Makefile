@@ -93,9 +93,9 @@ ensemble: program ## see what masters agree on with three real ZooKeeper servers
 	@python3 tests/conformance/masters.py build/tarn build/tests/conformance/conformance_space_worker
 
 .PHONY: protocol
-protocol: ## look at all interleavings of the hash store's protocol, and find the broken ones out (ARGS="CLIENTS OPERATIONS")
+protocol: ## look at all interleavings of the hash store's protocol, and find the broken ones out (ARGS="short long", or a run's name)
 	@tools/packages protocol
-	@tests/model/hash/check.py $(ARGS)
+	@tests/model/hash/check.py $(or $(ARGS),short)
 
 .PHONY: lint
 lint: ## check the repository's rules, the layout and what clang-tidy knows

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Is the hash store's protocol right in all interleavings, and is each known-bad variant of it found to be wrong?
 
-    check.py [CLIENTS OPERATIONS [NAME]]
+    check.py [short] [long] [NAME...]
 
-Of hash.pml, with so many clients (2) that do so many operations each (2). Needs spin and a C compiler.
+Runs of hash.pml: `short` ones take a minute or two together, and among them are all broken variants; `long` ones take hours, and up to 12 GiB;
+NAME is one of those below, with its variants. Needs spin and a C compiler.
 """
 
 import os
@@ -11,38 +12,102 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
+from typing import NamedTuple
 
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hash.pml")
-BAD = ("NO_LOCK", "NO_BUMP", "ONE_COLLECT", "CLEARED_VERSIONS", "DUPLICATE_CLEARED", "EARLY_REUSE")
+DEPTH = re.compile(r"depth reached (\d+)")
+STATES = re.compile(r"(\S+) states, stored")
+WRONG = re.compile(r"pan:\d+: (.*) \(at depth")
+FACTOR = re.compile(r"hash factor: (\S+)")
+
+# What clients may do: the first one also gets, which tells nothing of the others' states, and value 2 may be its own or another's.
+CHANGES = "1 << PUT | 1 << DELETE | 1 << MOVE"
+ANYTHING = f"((me == 0) << GET | (me < 2) << PUT_2 | {CHANGES})"
+GROWING = "((me == 0) << GET | (me < 2) << PUT_2 | 1 << PUT | 1 << DELETE | 1 << GROW | 1 << CLOSE | 1 << FINISH)"
+CANARY = "((me == 0) << GET | (me == 1 && i == 0) << PUT | (me == 2 && i == 0) << PUT_2 | (me == 2 && i == 1) << DELETE)"
 
 
-def explore(clients, operations, *options):
-    """@return how many states there are, and the assertion that fails in one of them, or None"""
+class Run(NamedTuple):
+    name: str
+    part: str
+    clients: int
+    may: str
+    options: str = ""   # of the model
+    keys: int = 1
+    ranks: int = 2
+    bad: str = ""       # variants that must fail, and do so soon
+    bits: int = 0       # a bitstate search, in so many bits; 0: every state is kept
+    is_live: bool = False
+
+
+RUNS = (
+    Run("one-key", "short", 2, ANYTHING, "OTHERS", bad="NO_LOCK NO_BUMP ONE_COLLECT CLEARED_VERSIONS DUPLICATE_CLEARED VERSION_ALONE"),
+    Run("canary", "short", 3, CANARY, "CANARY OPERATIONS=3", bad="NO_LOCK DUPLICATE_CLEARED"),
+    Run("lost-outcomes", "short", 2, ANYTHING, "LOSSES", bad="DELETE_SETTLED"),
+    Run("two-keys", "short", 2, ANYTHING, keys=2),
+    Run("one-lock", "short", 2, ANYTHING, "ONE_LOCK", keys=2),
+    Run("growth", "short", 2, GROWING, "GROWTHS=1", ranks=1, bad="END_EARLY NO_VIEW NOT_CLOSED"),
+    Run("alone-get", "short", 2, f"(me == 0 -> 1 << GET : {CHANGES})", "ALONE", is_live=True),
+    Run("alone-put", "short", 2, f"(me == 0 -> 1 << PUT : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
+    Run("alone-delete", "short", 2, f"(me == 0 -> 1 << DELETE : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
+    Run("alone-move", "short", 2, f"(me == 0 -> 1 << MOVE : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
+    Run("reuse-put", "short", 2, "(me == 0 -> 1 << GET : 1 << PUT | 1 << PUT_2)", "REUSE", bad="EARLY_REUSE"),
+    Run("reuse-delete", "short", 2, "(me == 0 -> 1 << GET | 1 << DELETE : 1 << PUT_2)", "REUSE", bad="STALE_LOOK"),
+    Run("reuse-move", "long", 2, "(me == 0 -> 1 << GET | 1 << DELETE : 1 << PUT_2 | 1 << MOVE)", "REUSE", bad="ONE_LOOK"),
+    Run("three-clients", "long", 3, ANYTHING),
+    Run("three-clients-others", "long", 3, ANYTHING, "OTHERS"),
+)
+
+
+def configure(run, options):
+    defines = {"CLIENTS": run.clients, "KEYS": run.keys, "RANKS": run.ranks, "MAY(me, i)": run.may}
+    for option in options:
+        name, _, value = option.partition("=")
+        defines[name] = value or 1
+    return "".join(f"#define {name} {value}\n" for name, value in defines.items()) + f'#include "{MODEL}"\n'
+
+
+def explore(run, *variants):
+    """@return what was seen, in words; and the assertion that fails, or the cycle in which nothing is reached; or None"""
     with tempfile.TemporaryDirectory() as folder:
-        def run(*command):
+        def call(*command):
             return subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
-        run("spin", f"-DCLIENTS={clients}", f"-DOPERATIONS={operations}", *(f"-D{option}" for option in options), "-a", MODEL)
-        run("cc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=16000", "-o", "pan", "pan.c")
-        output = run("./pan", "-E", "-m1000000")
-    wrong = re.search(r"pan:\d+: (.*) \(at depth", output)
-    states = re.search(r"(\S+) states, stored", output)
-    if states is None or "max search depth too small" in output or "out of memory" in output or "errors:" not in output:
+        with open(os.path.join(folder, "run.pml"), "w", encoding="utf-8") as file:
+            file.write(configure(run, [*run.options.split(), *variants]))
+        call("spin", "-a", "run.pml")
+        call("cc", "-O1" if variants else "-O2", "-w", "-DNOREDUCE", "-DMEMLIM=12288", "-DBITSTATE" if run.bits else "-DCOLLAPSE", *([] if run.is_live else ["-DSAFETY"]),
+             "-o", "pan", "pan.c")
+        output = call("./pan", "-E", "-m20000000", *([f"-w{run.bits}"] if run.bits else []), *(["-a", "-N", "ends"] if run.is_live else []))
+    wrong = WRONG.search(output)
+    if STATES.search(output) is None or "too small" in output or "out of memory" in output or "errors:" not in output:
         raise RuntimeError(output)
-    return int(float(states.group(1))), wrong and wrong.group(1)
+    states = int(float(STATES.search(output).group(1)))
+    words = f"{states} states, depth {DEPTH.search(output).group(1)}"
+    if run.bits:
+        words += f", hash factor {FACTOR.search(output).group(1)}"
+    return words, wrong and wrong.group(1)
 
 
-def main(clients=2, operations=2, name=None):
-    failed = 0
-    for variant in (None, *BAD):
-        if name not in (None, variant or "good"):
-            continue
-        size = (2, 2) if variant else (int(clients), int(operations))
-        states, wrong = explore(*size, *([variant] if variant else []))
-        is_good = (wrong is not None) == (variant is not None)
-        failed += not is_good
-        print(f"{'ok' if is_good else 'not ok'} - {variant or 'the protocol'}, {size[0]} clients, {size[1]} operations: "
-              f"{states} states, {wrong or 'nothing wrong'}", flush=True)
-    return failed
+def check(run, *variants):
+    start = time.monotonic()
+    words, wrong = explore(run, *variants)
+    is_good = (wrong is not None) == bool(variants)
+    print(f"{'ok' if is_good else 'not ok'} - {run.name}{''.join(' ' + variant for variant in variants)}: {wrong or 'nothing wrong'}, {words}, "
+          f"{time.monotonic() - start:.0f} s", flush=True)
+    return is_good
 
 
-sys.exit(min(main(*sys.argv[1:]), 1))
+def main(*names):
+    good = []
+    for run in RUNS:
+        if run.part in names or run.name in names:
+            good.append(check(run))
+        if "short" in names or run.name in names: # a broken one is found soon
+            good += [check(run, variant) for variant in run.bad.split()]
+    if not good:
+        sys.exit(f"{__doc__}\nRuns: {' '.join(run.name for run in RUNS)}")
+    return 0 if all(good) else 1
+
+
+sys.exit(main(*sys.argv[1:]))
