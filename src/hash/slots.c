@@ -265,6 +265,7 @@ static int take_slab(struct hash *hash, uint32_t class_number, uint64_t deadline
 /* A slot that is looked at. */
 struct looked {
     uint64_t address;
+    uint8_t state; /* of the slot when it was chosen, which tells its record from any that is there later */
     struct hash_record record;
     struct hash_places places;
     uint64_t words[2][HASH_WORDS_MAX];
@@ -287,8 +288,11 @@ static void choose_slots(struct hash *hash, struct hash_class *class, uint32_t c
         struct hash_slab *slab = hash->slabs[hash->own[class->swept_slab]];
         if (slab->class_number == class_number) {
             for (; slab->swept < slab->slot_count && look->count < LOOK_SLOTS; slab->swept++) {
-                if ((slab->slots[slab->swept] & HASH_SLOT_USED) != 0)
-                    look->slots[look->count++].address = address_of(hash, slab, slab->swept);
+                if ((slab->slots[slab->swept] & HASH_SLOT_USED) == 0)
+                    continue;
+                struct looked *looked = &look->slots[look->count++];
+                looked->address = address_of(hash, slab, slab->swept);
+                looked->state = slab->slots[slab->swept];
             }
             if (slab->swept < slab->slot_count)
                 return;
@@ -362,8 +366,8 @@ static int look_for_replaced(struct hash *hash, uint32_t class_number, uint64_t 
             continue;
         uint32_t slot;
         const struct hash_slab *slab = slab_of(hash, look->slots[i].address, &slot);
-        if (slab == NULL || (slab->slots[slot] & HASH_SLOT_USED) == 0)
-            continue; /* this client has replaced it itself meanwhile */
+        if (slab == NULL || slab->slots[slot] != look->slots[i].state)
+            continue; /* this client has replaced it itself meanwhile, and may have put another record there since */
         hash_slot_give(hash, look->slots[i].address, true);
         hash->stats.reclaimed++;
         found++;
