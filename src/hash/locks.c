@@ -169,8 +169,10 @@ static int recover_as(struct hash *hash, uint32_t lock, uint64_t word, uint32_t 
     int error = hash_read(hash->tables[0], hash_intent_at(hash_lock_holder(word) - 1), &intent,
                           sizeof(intent), deadline_ns);
     if (error == 0 && hash_lock_holder(mine) != hash_lock_holder(word))
-        error = hash_intent_write(hash, session, own, &intent,
-                                  deadline_ns); /* if it was not whole, the lock is another one by now */
+        error = hash_write(
+            hash, session, hash->tables[0], hash_intent_at(hash_holder(hash, own) - 1), &intent,
+            sizeof(intent),
+            deadline_ns); /* sealed as it is: if it was not whole, the lock is another one by now */
     if (error == 0)
         error = swap_lock(hash, session, lock, word, mine, deadline_ns);
     if (error == 0 && !hash_intent_fits(&intent))

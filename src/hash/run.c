@@ -39,6 +39,7 @@ static int prepare_record(struct hash *hash, struct hash_step *step)
         return error;
     }
     step->session = hash->session;
+    step->is_locked = false; /* what it held in the session before is its successor's */
     *step->record =
         (struct hash_record){.generation = generation,
                              .version = op->options.version != 0 ? op->options.version : generation,
