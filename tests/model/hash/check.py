@@ -19,12 +19,14 @@ MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hash.pml")
 DEPTH = re.compile(r"depth reached (\d+)")
 STATES = re.compile(r"(\S+) states, stored")
 WRONG = re.compile(r"pan:\d+: (.*) \(at depth")
-FACTOR = re.compile(r"hash factor: (\S+)")
+MEMORY = re.compile(r"(\S+)\ttotal actual memory")
+DEPTHS = {"short": 200000, "long": 20000000} # so much is searched, and a run that needs more fails
 
 # What clients may do: the first one also gets, which tells nothing of the others' states, and value 2 may be its own or another's.
 CHANGES = "1 << PUT | 1 << DELETE | 1 << MOVE"
 ANYTHING = f"((me == 0) << GET | (me < 2) << PUT_2 | {CHANGES})"
-GROWING = "((me == 0) << GET | (me < 2) << PUT_2 | 1 << PUT | 1 << DELETE | 1 << GROW | 1 << CLOSE | 1 << FINISH)"
+GROWTH = "1 << PUT | 1 << DELETE | 1 << GROW | 1 << CLOSE | 1 << FINISH"
+GROWING = f"((me == 0) << GET | (me < 2) << PUT_2 | {GROWTH})"
 CANARY = "((me == 0) << GET | (me == 1 && i == 0) << PUT | (me == 2 && i == 0) << PUT_2 | (me == 2 && i == 1) << DELETE)"
 
 
@@ -37,8 +39,13 @@ class Run(NamedTuple):
     keys: int = 1
     ranks: int = 2
     bad: str = ""       # variants that must fail, and do so soon
-    bits: int = 0       # a bitstate search, in so many bits; 0: every state is kept
     is_live: bool = False
+
+
+def alone(operation, part, clients, suffix="", options="", changes=CHANGES, ranks=2):
+    """The first client does one operation again and again; the others do everything, until they stop. Gets wait for nobody."""
+    return Run(f"alone{suffix}-{operation.lower()}", part, clients, f"(me == 0 -> 1 << {operation} : {changes})", f"ALONE{options}",
+               bad="" if operation == "GET" or part == "long" else "NO_RECOVERY", ranks=ranks, is_live=True)
 
 
 RUNS = (
@@ -48,15 +55,22 @@ RUNS = (
     Run("two-keys", "short", 2, ANYTHING, keys=2),
     Run("one-lock", "short", 2, ANYTHING, "ONE_LOCK", keys=2),
     Run("growth", "short", 2, GROWING, "GROWTHS=1", ranks=1, bad="END_EARLY NO_VIEW NOT_CLOSED"),
-    Run("alone-get", "short", 2, f"(me == 0 -> 1 << GET : {CHANGES})", "ALONE", is_live=True),
-    Run("alone-put", "short", 2, f"(me == 0 -> 1 << PUT : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
-    Run("alone-delete", "short", 2, f"(me == 0 -> 1 << DELETE : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
-    Run("alone-move", "short", 2, f"(me == 0 -> 1 << MOVE : {CHANGES})", "ALONE", bad="NO_RECOVERY", is_live=True),
     Run("reuse-put", "short", 2, "(me == 0 -> 1 << GET : 1 << PUT | 1 << PUT_2)", "REUSE", bad="EARLY_REUSE"),
     Run("reuse-delete", "short", 2, "(me == 0 -> 1 << GET | 1 << DELETE : 1 << PUT_2)", "REUSE", bad="STALE_LOOK"),
-    Run("reuse-move", "long", 2, "(me == 0 -> 1 << GET | 1 << DELETE : 1 << PUT_2 | 1 << MOVE)", "REUSE", bad="ONE_LOOK"),
+    *(alone(operation, "short", 2) for operation in ("GET", "PUT", "DELETE", "MOVE")),
+    *(alone(operation, "short", 2, "-growth", " GROWTHS=1", GROWTH, ranks=1) for operation in ("GET", "PUT", "DELETE", "CLOSE")),
+    *(alone(operation, "long", 2, "-growth-two-ranks", " GROWTHS=1", GROWTH) for operation in ("GET", "PUT", "DELETE", "CLOSE")),
+    *(alone(operation, "long", 3, "-three-clients") for operation in ("GET", "PUT", "DELETE", "MOVE")),
     Run("three-clients", "long", 3, ANYTHING),
     Run("three-clients-others", "long", 3, ANYTHING, "OTHERS"),
+    Run("three-clients-lost-outcomes", "long", 3, ANYTHING, "LOSSES"),
+    Run("three-ranks-others", "long", 2, ANYTHING, "OTHERS", ranks=3),
+    Run("two-keys-others", "long", 2, ANYTHING, "OTHERS", keys=2),
+    Run("growth-others", "long", 2, GROWING, "GROWTHS=1 OTHERS", ranks=1),
+    Run("growth-twice", "long", 2, GROWING, "GROWTHS=2", ranks=1),
+    Run("growth-two-ranks", "long", 2, f"({GROWING} | 1 << MOVE)", "GROWTHS=1"),
+    Run("growth-three-clients", "long", 3, GROWING, "GROWTHS=1", ranks=1),
+    Run("reuse-move", "long", 2, "(me == 0 -> 1 << GET | 1 << DELETE : 1 << PUT_2 | 1 << MOVE)", "REUSE", bad="ONE_LOOK"),
 )
 
 
@@ -76,16 +90,14 @@ def explore(run, *variants):
         with open(os.path.join(folder, "run.pml"), "w", encoding="utf-8") as file:
             file.write(configure(run, [*run.options.split(), *variants]))
         call("spin", "-a", "run.pml")
-        call("cc", "-O1" if variants else "-O2", "-w", "-DNOREDUCE", "-DMEMLIM=12288", "-DBITSTATE" if run.bits else "-DCOLLAPSE", *([] if run.is_live else ["-DSAFETY"]),
+        call("cc", "-O1" if variants else "-O2", "-w", "-DNOREDUCE", "-DMEMLIM=12288", "-DCOLLAPSE", *([] if run.is_live else ["-DSAFETY"]),
              "-o", "pan", "pan.c")
-        output = call("./pan", "-E", "-m20000000", *([f"-w{run.bits}"] if run.bits else []), *(["-a", "-N", "ends"] if run.is_live else []))
+        output = call("./pan", "-E", f"-m{DEPTHS[run.part]}", *(["-a", "-N", "ends"] if run.is_live else []))
     wrong = WRONG.search(output)
     if STATES.search(output) is None or "too small" in output or "out of memory" in output or "errors:" not in output:
         raise RuntimeError(output)
     states = int(float(STATES.search(output).group(1)))
-    words = f"{states} states, depth {DEPTH.search(output).group(1)}"
-    if run.bits:
-        words += f", hash factor {FACTOR.search(output).group(1)}"
+    words = f"{states} states, depth {DEPTH.search(output).group(1)}, {float(MEMORY.search(output).group(1)):.0f} MiB"
     return words, wrong and wrong.group(1)
 
 

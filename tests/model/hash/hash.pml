@@ -674,6 +674,9 @@ inline settle_new()
 inline begin_close(rank, to_rank)
 {
     op = CLOSE;
+#ifdef ALONE
+    is_busy = is_busy || me == 0;
+#endif
     found = RANKS + rank;
     free = to_rank;
     at = CLOSE_FROM
@@ -751,7 +754,9 @@ inline take_over(which)
 #else
 #define CAN_RECOVER true
 #endif
-#ifdef OPERATIONS
+#if defined(ALONE) && GROWTHS > 0 /* what has begun again has read the view */
+#define CHOOSE(operation) (at == IDLE && (v == view || !is_alone) && (MAY(me, 0) & 1 << (operation)) != 0)
+#elif defined(OPERATIONS)
 #define CHOOSE(operation) (at == IDLE && i < OPERATIONS && (MAY(me, i) & 1 << (operation)) != 0)
 #else
 #define CHOOSE(operation) (at == IDLE && (MAY(me, 0) & 1 << (operation)) != 0)
@@ -857,7 +862,7 @@ proctype client(byte me) MAY_RUN
         holder[lock] = me + 1;
         if
         :: op == PUT -> is_locked = true; collect()
-        :: else -> op = 0; k = 0; did = COUNTS; at = FREEZE
+        :: else -> did = COUNTS && op == MOVE; op = 0; k = 0; at = FREEZE
         fi
     }
     :: d_step { at == LOCK && holder[lock] != 0 -> await() }
@@ -951,7 +956,13 @@ proctype client(byte me) MAY_RUN
     :: d_step { at == READ_TO && !TO_IS_SET -> at = THAW_BACK }
 #if GROWTHS > 0
     /* growth */
-    :: d_step { at == IDLE && v != view -> v = view }
+    :: d_step {
+        at == IDLE && v != view ->
+        v = view;
+#ifdef ALONE
+        is_busy = is_busy && !(me == 0 && v % 2 == 0 && (MAY(me, 0) & 1 << CLOSE) != 0) /* all is closed */
+#endif
+    }
     :: d_step { CHOOSE(GROW) && v % 2 == 0 && v / 2 < GROWTHS && view == v -> view++ }
     :: d_step { CHOOSE(FINISH) && v % 2 == 1 && IS_OVER && view == v -> view++ }
     :: d_step { CHOOSE(CLOSE) && v % 2 == 1 -> begin_close(0, 0) }
@@ -968,6 +979,7 @@ proctype client(byte me) MAY_RUN
         :: words[slot] == EMPTY -> at = CLOSE_EMPTY
         :: IS_OF(words[slot], k) && STATE(words[slot]) == LIVE -> found_word = words[slot]; at = CLOSE_TO
         :: IS_OF(words[slot], k) && STATE(words[slot]) == FROZEN -> await()
+        :: words[slot] == GONE_WORD -> end()
         :: else -> again()
         fi;
         slot = 0
@@ -980,7 +992,7 @@ proctype client(byte me) MAY_RUN
         :: else
         fi;
         slot = 0;
-        end()
+        again()
     }
     :: d_step {
         at == CLOSE_TO ->
