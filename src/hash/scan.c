@@ -15,6 +15,7 @@ struct scan {
     uint64_t deadline_ns;
     uint64_t
         slots; /* that are read together: those of a segment, and while the index grows those of its successors, too */
+    uint64_t room;      /* slots that the arrays have room for */
     uint64_t *words[2]; /* of the last two readings */
     hash_key *keys;     /* of the records at the slots, as far as they were read … */
     bool *has_key;      /* … for the words of the last reading */
@@ -226,27 +227,36 @@ static uint64_t parts_of(const struct hash *hash)
     return slots / base_min(slots, (uint64_t)HASH_SEGMENT_SLOTS);
 }
 
-static void free_scan(struct scan *scan, uint64_t room)
+static void free_scan(struct scan *scan)
 {
     struct base_account *account = &scan->hash->node->memory;
-    base_free(account, scan->words[0], room * sizeof(uint64_t));
-    base_free(account, scan->words[1], room * sizeof(uint64_t));
-    base_free(account, scan->keys, room * sizeof(hash_key));
-    base_free(account, scan->has_key, room * sizeof(bool));
+    base_free(account, scan->words[0], scan->room * sizeof(uint64_t));
+    base_free(account, scan->words[1], scan->room * sizeof(uint64_t));
+    base_free(account, scan->keys, scan->room * sizeof(hash_key));
+    base_free(account, scan->has_key, scan->room * sizeof(bool));
+}
+
+/* Have room for the slots of a part. */
+static int make_room(struct scan *scan)
+{
+    struct base_account *account = &scan->hash->node->memory;
+    if (scan->slots <= scan->room)
+        return 0;
+    free_scan(scan);
+    scan->room = scan->slots;
+    scan->words[0] = base_alloc(account, scan->room * sizeof(uint64_t));
+    scan->words[1] = base_alloc(account, scan->room * sizeof(uint64_t));
+    scan->keys = base_alloc(account, scan->room * sizeof(hash_key));
+    scan->has_key = base_alloc(account, scan->room * sizeof(bool));
+    return scan->words[0] != NULL && scan->words[1] != NULL && scan->keys != NULL && scan->has_key != NULL
+               ? 0
+               : -ENOMEM;
 }
 
 int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t deadline_ns)
 {
-    struct base_account *account = &hash->node->memory;
     struct scan scan = {.hash = hash, .visit = visit, .arg = arg, .deadline_ns = deadline_ns};
-    const uint64_t room = 4 * (uint64_t)HASH_SEGMENT_SLOTS;
-    scan.words[0] = base_alloc(account, room * sizeof(uint64_t));
-    scan.words[1] = base_alloc(account, room * sizeof(uint64_t));
-    scan.keys = base_alloc(account, room * sizeof(hash_key));
-    scan.has_key = base_alloc(account, room * sizeof(bool));
-    const bool has_all =
-        scan.words[0] != NULL && scan.words[1] != NULL && scan.keys != NULL && scan.has_key != NULL;
-    int error = !has_all ? -ENOMEM : hash_enter(hash, deadline_ns);
+    int error = hash_enter(hash, deadline_ns);
     if (error == 0)
         error = hash_learn_view(hash, deadline_ns);
     uint64_t
@@ -258,10 +268,12 @@ int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t 
         parts = parts_of(hash);
         scan.slots = hash_slots(&hash->shape, (uint32_t)(hash->view / 2)) / parts;
         scan.slots += (hash->view & 1) != 0 ? 2 * scan.slots : 0;
-        error = scan_part(&scan, done, parts);
+        error = make_room(&scan);
+        if (error == 0)
+            error = scan_part(&scan, done, parts);
         done += error == 0;
         error = error == -EAGAIN ? 0 : error;
     }
-    free_scan(&scan, room);
+    free_scan(&scan);
     return error;
 }
