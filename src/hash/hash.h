@@ -70,7 +70,7 @@ struct hash_op {
     int error; /* a get: 0, -ENOENT, -ENOBUFS (room_bytes is less than the value has; `info` is set). A put: 0, -EEXIST, -ENOENT
                 * (its condition), -EMSGSIZE (longer than a slab), -ENOSPC (logged, with the cure). A delete: 0, -ENOENT, -EEXIST (its condition). All: -EINVAL
                 * (key length, options), -ENOMEM, -EHOSTUNREACH (nothing was done), -ETIMEDOUT (nothing was done), -ECONNRESET (a put or
-                * a delete may have been done or not), -ESTALE (the store is gone), -ECANCELED */
+                * a delete may have been done or not), -ENODATA (a memory server was lost, with a part of the store; nothing was done), -ESTALE (the store is gone), -ECANCELED */
     struct tarn_record_info
         info;        /* of the record that was found or stored; of a get also of one that has expired */
     uint64_t record; /* the number of that record, which no other one of the store ever has */

@@ -69,6 +69,15 @@ static void note_version(struct sim_kv_history *history, struct sim_kv_op *put, 
     put->version = version;
 }
 
+void sim_kv_note_record(struct sim_kv_history *history, uint32_t number, uint64_t record)
+{
+    struct sim_kv_op *put = &history->ops[number];
+    if (record == 0 || (put->record != 0 && put->record != record))
+        sim_fail(history->world, "put %" PRIu32 " has the record %" PRIx64 ", and had %" PRIx64, number,
+                 record, put->record);
+    put->record = record;
+}
+
 /* @return what is wrong with what a get was given; NULL: nothing */
 static const char *judge(const struct sim_kv_history *history, const struct sim_kv_op *op,
                          const struct tarn_record_info *info, uint64_t offset, const void *data, size_t bytes)
@@ -78,6 +87,8 @@ static const char *judge(const struct sim_kv_history *history, const struct sim_
     const struct sim_kv_op *put = &history->ops[info->client_flags];
     if (put->kind != SIM_KV_PUT || put->key != op->key)
         return "a value of another key";
+    if (put->expiry_ns != 0 && put->expiry_ns != info->expiry_ns)
+        return "a value that expires at another time";
     if (put->bytes != info->value_bytes || offset + bytes > put->bytes)
         return "a value of another length";
     for (size_t i = 0; i < bytes; i++) {
@@ -127,7 +138,7 @@ void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint
     op->is_void = is_undone(error);
     if (error == 0 && op->kind == SIM_KV_PUT)
         note_version(history, op, version);
-    if (error != 0 && error != -ENOENT && !(error == -EEXIST && op->kind == SIM_KV_PUT) && !op->is_void)
+    if (error != 0 && error != -ENOENT && error != -EEXIST && !op->is_void)
         sim_fail(history->world, "operation %" PRIu32 " ended with %d", number, error);
 }
 
@@ -143,31 +154,40 @@ uint32_t sim_kv_known_put(const struct sim_kv_history *history, uint32_t key)
 
 /* ---- what a key may hold ------------------------------------------------------------------------ */
 
+/* When what a key holds ends, in the world's time. */
+static uint64_t end_of(const struct sim_kv_history *history, uint64_t held)
+{
+    const uint64_t expiry_ns = held == 0 || held == ANY_PUT ? 0 : history->ops[held].expiry_ns;
+    return expiry_ns == 0 ? TASK_FOREVER
+                          : expiry_ns - sim_world_wall(history->world) + sim_world_now(history->world);
+}
+
 /* It was found empty. @return whether that may be */
 static bool is_gone(const struct sim_kv_history *history, const struct sim_kv_op *op, uint64_t held)
 {
-    return held == 0 || history->evicts[op->key];
+    const uint64_t end_ns = end_of(history, held);
+    return held == 0 || history->evicts[op->key] || (end_ns != TASK_FOREVER && op->end_ns >= end_ns);
 }
 
-/* @return whether the put may have done so */
-static bool can_put(const struct sim_kv_history *history, const struct sim_kv_op *op, uint64_t held)
+/* Something was found. @return whether that may be */
+static bool is_there(const struct sim_kv_history *history, const struct sim_kv_op *op, uint64_t held)
+{
+    return held != 0 && op->begin_ns < end_of(history, held);
+}
+
+/* @return whether the condition of an operation may have held */
+static bool can_change(const struct sim_kv_history *history, const struct sim_kv_op *op, uint64_t held)
 {
     switch (op->condition) {
     case TARN_PUT_IF_ABSENT:
         return is_gone(history, op, held);
     case TARN_PUT_IF_PRESENT:
-        return held != 0;
+        return is_there(history, op, held);
     case TARN_PUT_IF_VERSION:
-        return held == op->if_number;
+        return is_there(history, op, held) && held == op->if_number;
     default:
-        return true;
+        return op->kind == SIM_KV_PUT || is_there(history, op, held);
     }
-}
-
-/* @return whether an operation that has changed nothing, or not there, can have happened */
-static bool can_refuse(const struct sim_kv_op *op, uint64_t held)
-{
-    return held != 0 && (op->condition != TARN_PUT_IF_VERSION || held != op->if_number);
 }
 
 static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_states)
@@ -176,28 +196,17 @@ static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_
     const struct sim_kv_op *op = &history->ops[number];
     const uint64_t held = ((const struct state *)before)->number;
     struct state *after = ret_states;
-    bool can;
     after->number = held;
     if (op->ended && op->error == -ENOENT) {
-        after->number = 0;
+        after->number = history->evicts[op->key] ? 0 : held;
         return is_gone(history, op, held);
     }
-    switch (op->kind) {
-    case SIM_KV_PUT:
-        if (op->ended && op->error == -EEXIST)
-            return can_refuse(op, held);
-        can = can_put(history, op, held);
-        after->number = op->is_named ? number : ANY_PUT;
-        break;
-    case SIM_KV_DELETE:
-        can = held != 0;
-        after->number = 0;
-        break;
-    default:
-        can = held == op->found;
-        break;
-    }
-    return can;
+    if (op->ended && op->error == -EEXIST)
+        return is_there(history, op, held) && (op->condition != TARN_PUT_IF_VERSION || held != op->if_number);
+    if (op->kind != SIM_KV_PUT && op->kind != SIM_KV_DELETE)
+        return held == op->found && is_there(history, op, held);
+    after->number = op->kind == SIM_KV_DELETE ? 0 : op->is_named || op->expiry_ns != 0 ? number : ANY_PUT;
+    return can_change(history, op, held);
 }
 
 static void explain(void *arg, const void *state)
@@ -236,7 +245,7 @@ static bool changes_nothing(const struct sim_kv_history *history, const struct s
 /* Operations that do the same. */
 static uint32_t same_as(const struct sim_kv_op *op)
 {
-    return op->is_named || op->condition == TARN_PUT_IF_VERSION
+    return op->is_named || op->expiry_ns != 0 || op->condition == TARN_PUT_IF_VERSION
                ? 0
                : 1 + (uint32_t)op->condition * 2 + (op->kind == SIM_KV_PUT);
 }

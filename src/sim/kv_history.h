@@ -28,6 +28,7 @@ struct sim_kv_op {
     enum tarn_put_condition condition;
     uint32_t key;
     uint32_t if_number; /* TARN_PUT_IF_VERSION: the put whose version it must be; of a get the same, 0: any */
+    uint64_t expiry_ns; /* of a put: civil time; 0: never */
     uint32_t bytes;     /* of a put's value */
     uint32_t found;     /* number of the put */
     int error;
@@ -35,7 +36,8 @@ struct sim_kv_op {
     bool is_void;     /* says nothing */
     bool is_named;    /* of a put: an operation has found it, or was to */
     bool is_proven;   /* it has happened, though its caller was not told */
-    uint64_t version; /* of a put, once it was seen */
+    uint64_t version; /* of a put, once it was seen, or before if it has chosen one itself */
+    uint64_t record;  /* of a put: the number of its record, once it was seen, in a store that has them */
     uint64_t begin_ns, end_ns;
 };
 
@@ -68,6 +70,9 @@ uint32_t sim_kv_begin(struct sim_kv_history *history, const struct sim_kv_op *op
  */
 uint32_t sim_kv_end_get(struct sim_kv_history *history, uint32_t number, int error,
                         const struct tarn_record_info *info, uint64_t offset, const void *data, size_t bytes);
+
+/** The number of a put's record was seen: it has one. */
+void sim_kv_note_record(struct sim_kv_history *history, uint32_t number, uint64_t record);
 
 /** A put or a delete has returned. */
 void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint64_t version);

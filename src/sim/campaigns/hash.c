@@ -267,6 +267,16 @@ static bool is_over(void *arg)
     return sim_node_running(life->node) == 0;
 }
 
+/* Kill a memory server, which comes back empty: what was there is gone, and nobody may take that for another state of the store. */
+static void lose_memory(struct play *play)
+{
+    struct life *life = play->current[1 + base_random_below(play->arena.random, play->servers)];
+    if (!play->loses_memory || play->is_lost || life == NULL || base_random_below(play->arena.random, 4) != 0)
+        return;
+    play->is_lost = true;
+    kill_life(play, life);
+}
+
 /* End the master in one of two ways; another one begins soon. */
 static int end_master(struct play *play)
 {
@@ -323,6 +333,8 @@ static int meddle(struct sim_arena *arena)
     if (error == 0)
         error = pass_time(play, play->lease_ns);
     begin_some(play, 2);
+    if (error == 0)
+        lose_memory(play);
     if (error == 0 && (play->events & SIM_ARENA_KILLS) != 0 && base_random_below(arena->random, 2) == 0)
         error = kill_client(play);
     if (error == 0 && (play->events & SIM_ARENA_KILLS) != 0 && base_random_below(arena->random, 8) == 0)
@@ -352,6 +364,7 @@ static void draw_shape(struct play *play)
         (uint32_t)(is_narrow ? base_min(slots + base_random_below(random, slots), (uint64_t)SIM_KV_KEYS_MAX)
                              : 2 + base_random_below(random, slots / 2));
     play->value_bytes = 1 + (uint32_t)base_random_below(random, is_tight ? VALUE_MAX : 150);
+    play->expires = base_random_below(random, 2) == 0;
     play->beat_ns = (1 + base_random_below(random, 8)) * BASE_NS_PER_MS;
     play->cache_bytes = base_random_below(random, 2) == 0 ? 0 : 65536;
     play->shape = (struct hash_shape){
@@ -386,6 +399,7 @@ static void init_play(struct play *play, struct sim_world *world)
     sim_arena_draw(&play->arena);
     play->events = play->arena.events;
     play->arena.events &= SIM_ARENA_FLAPS; /* the rest happens here */
+    play->loses_memory = (play->events & SIM_ARENA_KILLS) != 0 && base_random_below(random, 5) == 0;
     play->lease_ns = (16 + base_random_below(random, 80)) * BASE_NS_PER_MS;
     draw_shape(play);
     if (base_random_below(random, 2) == 0)
@@ -413,6 +427,7 @@ static void run_hash(struct sim_world *world, const char *mutation)
     sim_note(world, "operations, hits", play.history.count, play.history.hits);
     sim_note(world, "unknown, full", play.history.unknown, play.full);
     sim_note(world, "kills, pauses", play.kills, play.pauses);
+    sim_note(world, "memory lost, operations", play.is_lost, play.gone);
     sim_note(world, "moved, recovered", play.stats.moved, play.stats.recovered);
     sim_note(world, "grown, slots", play.stats.grown, play.stats.slots);
     sim_note(world, "adopted, reclaimed", play.stats.adopted, play.stats.reclaimed);

@@ -72,10 +72,14 @@ struct play {
     uint64_t lease_ns;    /* of the space */
     uint64_t beat_ns;     /* users like to begin together: all that often */
     uint32_t value_bytes; /* of the longest value */
+    bool expires;         /* some records do */
+    uint64_t versions;    /* that puts have chosen */
+    bool loses_memory;    /* a memory server is killed at some moment */
+    bool is_lost;         /* it was: operations may end with errors from now on, but not with what is wrong */
     bool is_quiet;        /* a client stands still for long, and the others do little */
     bool is_begun;        /* the store was there */
     bool is_checked;      /* the end was looked at */
-    uint64_t kills, pauses, full;
+    uint64_t kills, pauses, full, gone;
     struct hash_stats stats; /* of all clients that were closed */
 };
 

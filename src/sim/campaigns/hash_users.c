@@ -28,17 +28,25 @@ static bool is_lost(int error)
     return error == -EHOSTUNREACH || error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
+/* Whether there is a reason why operations may be lost. */
+static bool may_lose(const struct play *play)
+{
+    return play->events != 0 || play->is_lost;
+}
+
 /* Look at how an operation has ended. @return what the history is to be told of it */
 static int judge_error(struct life *life, const struct hash_op *op)
 {
     struct play *play = life->play;
-    if (is_lost(op->error) && play->events == 0)
+    if (is_lost(op->error) && !may_lose(play))
         sim_fail(play->arena.world, "an operation of kind %d ended with %d, and there is no reason",
                  (int)op->kind, op->error);
     if (op->error == 0 || op->error == -ENOENT || op->error == -EEXIST || is_lost(op->error))
         return op->error;
     play->full += op->error == -ENOSPC;
-    if (op->error != -ENOSPC && !(op->error == -EUSERS && play->events != 0))
+    play->gone += op->error == -ENODATA;
+    if (op->error != -ENOSPC && !(op->error == -EUSERS && play->events != 0) &&
+        !(op->error == -ENODATA && play->is_lost))
         sim_fail(play->arena.world, "an operation of kind %d ended with %d", (int)op->kind, op->error);
     return -EHOSTUNREACH; /* nothing was done */
 }
@@ -48,11 +56,46 @@ static void end_op(struct user *user, uint32_t i)
     struct sim_kv_history *history = &user->life->play->history;
     const struct hash_op *op = &user->ops[i];
     const int error = judge_error(user->life, op);
+    uint32_t put = user->numbers[i];
     if (op->kind == HASH_GET)
-        (void)sim_kv_end_get(history, user->numbers[i], error, &op->info, 0, op->room,
+        put = sim_kv_end_get(history, put, error, &op->info, 0, op->room,
                              error == 0 ? op->info.value_bytes : 0);
     else
-        sim_kv_end(history, user->numbers[i], error, op->info.version);
+        sim_kv_end(history, put, error, op->info.version);
+    if (error == 0 && op->kind != HASH_DELETE && put != 0)
+        sim_kv_note_record(history, put, op->record);
+}
+
+/* What a put or a delete finds must be that of a put that is known, if there is one. */
+static void name_put(struct life *life, struct sim_kv_op *op, struct hash_op *ret_op)
+{
+    const struct sim_kv_history *history = &life->play->history;
+    const uint32_t number = sim_kv_known_put(history, op->key);
+    op->if_number = number;
+    op->condition = number == 0 ? TARN_PUT_ANY : TARN_PUT_IF_VERSION;
+    if (number == 0)
+        return;
+    const bool has_record = history->ops[number].record != 0 && draw(life, 2) == 0;
+    if (has_record)
+        ret_op->if_record = history->ops[number].record;
+    if (!has_record || draw(life, 4) == 0) {
+        ret_op->options.condition = TARN_PUT_IF_VERSION;
+        ret_op->options.if_version = history->ops[number].version;
+    }
+}
+
+/* Draw what a put stores. @param ret_op  its version, if it has chosen one, and its expiry are set */
+static void draw_record(struct life *life, struct sim_kv_op *op, struct hash_op *ret_op)
+{
+    struct play *play = life->play;
+    op->bytes = 1 + (uint32_t)draw(life, play->value_bytes);
+    if (play->expires && draw(life, 4) == 0)
+        op->expiry_ns =
+            sim_world_wall(play->arena.world) + sim_hash_draw_scaled(&life->random, 100 * BASE_NS_PER_MS);
+    if (draw(life, 4) == 0)
+        op->version = UINT64_C(1) << 62 | ++play->versions;
+    ret_op->options.expiry_ns = op->expiry_ns;
+    ret_op->options.version = op->version;
 }
 
 /* Say what an operation of a batch is to do, and note that it begins. */
@@ -61,21 +104,20 @@ static void begin_op(struct user *user, uint32_t i, enum hash_kind kind, uint32_
 {
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
+    struct hash_op *ret_op = &user->ops[i];
     struct sim_kv_op op = {.kind = kind == HASH_GET   ? SIM_KV_GET
                                    : kind == HASH_PUT ? SIM_KV_PUT
                                                       : SIM_KV_DELETE,
-                           .key = key,
-                           .condition = kind == HASH_PUT ? condition : TARN_PUT_ANY};
-    struct hash_op *ret_op = &user->ops[i];
-    if (op.condition == TARN_PUT_IF_VERSION)
-        op.if_number = sim_kv_known_put(history, key);
-    if (op.condition == TARN_PUT_IF_VERSION && op.if_number == 0)
-        op.condition = TARN_PUT_ANY;
-    if (kind == HASH_PUT)
-        op.bytes = 1 + (uint32_t)draw(life, life->play->value_bytes);
+                           .key = key};
     build_key(key, user->keys[i]);
-    user->numbers[i] = sim_kv_begin(history, &op);
     *ret_op = (struct hash_op){.kind = kind, .key = user->keys[i], .key_len = KEY_BYTES};
+    if (kind != HASH_GET && condition == TARN_PUT_IF_VERSION)
+        name_put(life, &op, ret_op);
+    else if (kind == HASH_PUT)
+        op.condition = ret_op->options.condition = condition;
+    if (kind == HASH_PUT)
+        draw_record(life, &op, ret_op);
+    user->numbers[i] = sim_kv_begin(history, &op);
     if (kind == HASH_GET) {
         ret_op->room = user->values[i];
         ret_op->room_bytes = VALUE_MAX;
@@ -83,10 +125,7 @@ static void begin_op(struct user *user, uint32_t i, enum hash_kind kind, uint32_
         sim_kv_fill(user->numbers[i], user->values[i], op.bytes);
         ret_op->value = user->values[i];
         ret_op->value_len = op.bytes;
-        ret_op->options = (struct tarn_put_options){
-            .condition = op.condition,
-            .if_version = op.if_number == 0 ? 0 : history->ops[op.if_number].version,
-            .client_flags = user->numbers[i]};
+        ret_op->options.client_flags = user->numbers[i];
     }
 }
 
@@ -173,8 +212,9 @@ static void scan_all(struct life *life, bool is_alone)
         scan.numbers[i] =
             sim_kv_begin(history, &(struct sim_kv_op){.kind = is_alone ? SIM_KV_GET : SIM_KV_SCAN, .key = i});
     int error = hash_scan(life->hash, note_shown, &scan, task_now() + PATIENCE_NS);
-    if (error != 0 && (is_alone || (!is_lost(error) && error != -EBUSY && error != -EUSERS) ||
-                       (is_lost(error) && life->play->events == 0)))
+    if (error != 0 && !(error == -ENODATA && life->play->is_lost) &&
+        (is_alone || (!is_lost(error) && error != -EBUSY && error != -EUSERS) ||
+         (is_lost(error) && !may_lose(life->play))))
         sim_fail(life->play->arena.world, "a scan ended with %d", error);
     for (uint32_t i = 0; i < history->keys; i++) {
         if (!scan.seen[i])
@@ -231,7 +271,8 @@ static int open_store(struct life *life, struct tarn_space *space, struct tarn_s
         hash_open(sim_node_tarn(life->node), space, of, "users", &options, task_now() + OPEN_NS, &hash);
     if (error == 0)
         life->hash = hash;
-    else if (!is_lost(error) && error != -EUSERS && error != -ESTALE && error != -ENOSPC)
+    else if (!is_lost(error) && error != -EUSERS && error != -ESTALE && error != -ENOSPC &&
+             !(error == -ENODATA && play->is_lost))
         sim_fail(play->arena.world, "a store could not be opened: %d", error);
     return error;
 }
@@ -322,6 +363,22 @@ static void run_all(struct user *user, enum hash_kind kind, enum tarn_put_condit
     }
 }
 
+/* Look at all keys, and at all words, before, when and after they are there. */
+static void look_at_all(struct life *life)
+{
+    life->users[0].life = life;
+    run_all(&life->users[0], HASH_GET, TARN_PUT_ANY);
+    if (life->play->is_lost)
+        return;
+    scan_all(life, true);
+    run_all(&life->users[0], HASH_PUT, TARN_PUT_IF_PRESENT); /* which recovers what is frozen */
+    check_words(life);
+    scan_all(life, true);
+    run_all(&life->users[0], HASH_DELETE, TARN_PUT_ANY);
+    check_words(life);
+    scan_all(life, true);
+}
+
 void sim_hash_check_end(struct life *life)
 {
     struct play *play = life->play;
@@ -331,22 +388,17 @@ void sim_hash_check_end(struct life *life)
     int error = tarn_space_connect(life->fabric, MASTERS, NULL, task_now() + PATIENCE_NS, &space);
     if (error == 0)
         error = enter_namespace(space, &of);
-    while (error == 0 && open_store(life, space, of) != 0 && sim_world_failure(play->arena.world) == NULL)
+    while (error == 0 && open_store(life, space, of) != 0 && sim_world_failure(play->arena.world) == NULL &&
+           !play->is_lost)
         (void)task_sleep(LOOK_NS);
-    if (error != 0 || life->hash == NULL) {
+    if (error != 0 || (life->hash == NULL && !play->is_lost)) {
         sim_fail(play->arena.world, "at the end the store could not be opened: %d", error);
         return;
     }
-    life->users[0].life = life;
-    run_all(&life->users[0], HASH_GET, TARN_PUT_ANY);
-    scan_all(life, true);
-    run_all(&life->users[0], HASH_PUT, TARN_PUT_IF_PRESENT); /* which recovers what is frozen */
-    check_words(life);
-    scan_all(life, true);
-    run_all(&life->users[0], HASH_DELETE, TARN_PUT_ANY);
-    check_words(life);
-    scan_all(life, true);
-    close_store(life);
+    if (life->hash != NULL) {
+        look_at_all(life);
+        close_store(life);
+    }
     tarn_space_leave_ns(of);
     tarn_space_disconnect(space);
     play->is_checked = true;
