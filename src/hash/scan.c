@@ -272,6 +272,9 @@ int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t 
         if (error == 0)
             error = scan_part(&scan, done, parts);
         done += error == 0;
+        if (error == -ESTALE &&
+            task_now() < deadline_ns) /* an index that was replaced is gone with a session */
+            error = hash_learn_view(hash, deadline_ns);
         error = error == -EAGAIN ? 0 : error;
     }
     free_scan(&scan);
