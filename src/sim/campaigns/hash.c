@@ -113,6 +113,14 @@ static void kill_life(struct play *play, struct life *life)
     play->kills++;
 }
 
+static void begin_some(struct play *play, uint64_t one_in)
+{
+    for (uint32_t i = 0; i < play->arena.nodes; i++) {
+        if (play->current[i] == NULL && base_random_below(play->arena.random, one_in) == 0)
+            begin_life(&play->arena, i);
+    }
+}
+
 /* ---- what happens ------------------------------------------------------------------------------- */
 
 static bool is_locking(const struct life *life)
@@ -209,6 +217,7 @@ static int stall_client(struct play *play)
     if (base_random_below(arena->random, 4) == 0 && end_ns - begin_ns < BASE_NS_PER_SECOND)
         return 0; /* more happens meanwhile */
     error = sim_arena_pass_until(arena, base_min(end_ns, begin_ns + 4 * play->lease_ns));
+    begin_some(play, 2); /* which may take over what it has had */
     if (error == 0 && is_cut && base_random_below(arena->random, 2) == 0)
         turn_servers(play, number, false, true, true);
     play->is_quiet = true;
@@ -254,6 +263,7 @@ static int isolate_client(struct play *play)
     life->stalled_ns = UINT64_MAX; /* nothing bounds what it does now */
     error = sim_arena_pass_until(arena, sim_world_now(arena->world) +
                                             base_random_below(arena->random, 3 * play->lease_ns));
+    begin_some(play, 4);
     turn_servers(play, number, false, true, true);
     sim_arena_turn_links(arena, number, 0, false);
     sim_arena_turn_links(arena, 0, number, false);
@@ -296,14 +306,6 @@ static int end_master(struct play *play)
     play->current[0] = NULL;
     arena->current[0] = NULL;
     return sim_node_close(life->node);
-}
-
-static void begin_some(struct play *play, uint64_t one_in)
-{
-    for (uint32_t i = 0; i < play->arena.nodes; i++) {
-        if (play->current[i] == NULL && base_random_below(play->arena.random, one_in) == 0)
-            begin_life(&play->arena, i);
-    }
 }
 
 static bool is_used(void *arg)
@@ -354,6 +356,35 @@ static void restore(struct sim_arena *arena)
 
 /* ---- a run -------------------------------------------------------------------------------------- */
 
+/* Whether all slots of a key are among the first few. */
+static bool is_among(const struct hash_shape *shape, uint64_t bytes, uint64_t slots)
+{
+    uint8_t key[KEY_BYTES];
+    base_store_le64(key, bytes);
+    for (uint32_t rank = 0; rank < shape->ranks; rank++) {
+        if (hash_slot_of(shape, hash_key_of(shape, key, sizeof(key)), 0, rank) >= slots)
+            return false;
+    }
+    return true;
+}
+
+/* Draw the keys: any, or such that share few slots, each of which then often finds another one taken than a moment ago. */
+static void draw_keys(struct play *play)
+{
+    struct base_random *random = play->arena.random;
+    play->is_crowded = base_random_below(random, 3) == 0;
+    if (play->is_crowded) {
+        play->shape.slots = 16;
+        play->shape.ranks = 2 + (uint32_t)base_random_below(random, 2);
+        play->history.keys = 3 + (uint32_t)base_random_below(random, 4);
+    }
+    for (uint32_t i = 0; i < play->history.keys; i++) {
+        do
+            play->keys[i] = base_random_u64(random);
+        while (play->is_crowded && !is_among(&play->shape, play->keys[i], play->history.keys + 1));
+    }
+}
+
 static void draw_shape(struct play *play)
 {
     struct base_random *random = play->arena.random;
@@ -368,6 +399,7 @@ static void draw_shape(struct play *play)
     play->beat_ns = (1 + base_random_below(random, 8)) * BASE_NS_PER_MS;
     play->cache_bytes = base_random_below(random, 2) == 0 ? 0 : 65536;
     play->shape = (struct hash_shape){
+        .seed = 1 + base_random_below(random, UINT64_MAX),
         .slots = slots,
         .capacity = (2 + base_random_below(random, 4) + (is_tight ? 0u : 4u)) * CHUNK_BYTES,
         .slab_bytes = 4096u << base_random_below(random, 2),
@@ -402,6 +434,7 @@ static void init_play(struct play *play, struct sim_world *world)
     play->loses_memory = (play->events & SIM_ARENA_KILLS) != 0 && base_random_below(random, 5) == 0;
     play->lease_ns = (16 + base_random_below(random, 80)) * BASE_NS_PER_MS;
     draw_shape(play);
+    draw_keys(play);
     if (base_random_below(random, 2) == 0)
         sim_world_set_drift(world, DRIFT_PPM_MAX);
 }

@@ -68,6 +68,8 @@ struct play {
     uint32_t clients; /* lives of clients that go on */
     uint32_t events;  /* that may happen, of enum of the arena: kills and pauses are of clients alone */
     struct hash_shape shape;
+    uint64_t keys[SIM_KV_KEYS_MAX]; /* the keys' bytes */
+    bool is_crowded;                /* few keys share few slots, and come and go */
     uint64_t cache_bytes;
     uint64_t lease_ns;    /* of the space */
     uint64_t beat_ns;     /* users like to begin together: all that often */

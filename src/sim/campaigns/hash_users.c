@@ -18,9 +18,9 @@ uint64_t sim_hash_draw_scaled(struct base_random *random, uint64_t n)
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static void build_key(uint32_t key, uint8_t *ret_key)
+static void build_key(const struct play *play, uint32_t key, uint8_t *ret_key)
 {
-    base_store_le64(ret_key, key * UINT64_C(0x9e3779b97f4a7c15));
+    base_store_le64(ret_key, play->keys[key]);
 }
 
 static bool is_lost(int error)
@@ -109,7 +109,7 @@ static void begin_op(struct user *user, uint32_t i, enum hash_kind kind, uint32_
                                    : kind == HASH_PUT ? SIM_KV_PUT
                                                       : SIM_KV_DELETE,
                            .key = key};
-    build_key(key, user->keys[i]);
+    build_key(life->play, key, user->keys[i]);
     *ret_op = (struct hash_op){.kind = kind, .key = user->keys[i], .key_len = KEY_BYTES};
     if (kind != HASH_GET && condition == TARN_PUT_IF_VERSION)
         name_put(life, &op, ret_op);
@@ -156,9 +156,10 @@ static uint32_t draw_key(struct life *life)
 static enum hash_kind draw_kind(struct life *life)
 {
     const uint64_t what = draw(life, 16);
-    return what < 6 ? HASH_GET : what < 13 ? HASH_PUT : HASH_DELETE;
+    return what < 6 ? HASH_GET : what < (life->play->is_crowded ? 11 : 13) ? HASH_PUT : HASH_DELETE;
 }
 
+/* Run some operations. One key is seldom changed, so that nobody may miss it, while others drive it from slot to slot. */
 static void act(struct user *user)
 {
     struct life *life = user->life;
@@ -166,10 +167,13 @@ static void act(struct user *user)
                            : draw(life, 2) == 0 ? 1
                                                 : 1 + (uint32_t)draw(life, 5);
     const bool is_impatient = (life->play->events & SIM_ARENA_IMPATIENCE) != 0 && draw(life, 8) == 0;
-    for (uint32_t i = 0; i < count; i++)
-        begin_op(user, i, draw_kind(life), draw_key(life),
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t key = draw_key(life);
+        const bool is_steady = key + 1 == life->play->history.keys && draw(life, 16) != 0;
+        begin_op(user, i, is_steady ? HASH_GET : draw_kind(life), key,
                  draw(life, 2) == 0 ? TARN_PUT_ANY
                                     : (enum tarn_put_condition)draw(life, TARN_PUT_IF_VERSION + 1));
+    }
     run_ops(user, count,
             is_impatient ? sim_hash_draw_scaled(&life->random, 32 * BASE_NS_PER_MS) : PATIENCE_NS);
 }
@@ -189,7 +193,7 @@ static int note_shown(void *arg, const void *key, size_t key_len, const void *va
     struct play *play = scan->life->play;
     uint8_t bytes[KEY_BYTES];
     for (uint32_t i = 0; i < play->history.keys; i++) {
-        build_key(i, bytes);
+        build_key(play, i, bytes);
         if (key_len != KEY_BYTES || memcmp(key, bytes, KEY_BYTES) != 0)
             continue;
         if (scan->seen[i])
