@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/verbs.h"
 #include "serve/serve.h"
+#include "space/space.h"
 #include "task/node.h"
 #include "task/task.h"
 #include <errno.h>
@@ -173,7 +174,7 @@ int cli_space_enter(struct cli_space *space, const char *name, const char *secre
     struct cli_region_name names = {.region = ""};
     uint8_t secret[TARN_SPACE_SECRET_MAX];
     uint32_t bytes = 0;
-    const char *wrong = secret_file == NULL ? NULL : serve_secret_read(secret_file, secret, &bytes);
+    const char *wrong = secret_file == NULL ? NULL : space_secret_read(secret_file, secret, &bytes);
     if (wrong != NULL)
         return cli_failed("--secret-file: cannot use %s: %s", secret_file, wrong);
     int error =

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/space.h"
 #include "cli/store.h"
-#include "serve/serve.h"
+#include "space/space.h"
 #include "task/task.h"
 #include <errno.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ static int ask_master(const struct cli_space *space, const char *name, const str
     uint8_t secret[TARN_SPACE_SECRET_MAX];
     uint32_t bytes = 0;
     const char *path = options->secret_file;
-    const char *wrong = path == NULL ? NULL : serve_secret_read(path, secret, &bytes);
+    const char *wrong = path == NULL ? NULL : space_secret_read(path, secret, &bytes);
     if (wrong != NULL)
         return cli_failed("--servers-secret-file: cannot use %s: %s", path, wrong);
     int error = tarn_space_drain(space->space, name, secret, bytes, !options->stop, cli_space_deadline());

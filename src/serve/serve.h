@@ -181,14 +181,6 @@ struct serve_space_url {
  */
 const char *serve_space_url_read(const char *url, struct serve_space_url *ret_url);
 
-/**
- * Read a secret of a space from a file that is its owner's alone. One line end behind it is none of it.
- *
- * @param ret_secret  room for TARN_SPACE_SECRET_MAX bytes
- * @return NULL; what is wrong, for people
- */
-const char *serve_secret_read(const char *path, uint8_t *ret_secret, uint32_t *ret_bytes);
-
 /** Raise the limit of open files as far as this user may. Called before anything is opened. */
 void serve_files_raise(void);
 

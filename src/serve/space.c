@@ -173,7 +173,7 @@ static int open_server(struct serve_space *space)
 static int read_secret(struct serve_space *space)
 {
     const char *path = space->options->servers_secret_file;
-    const char *wrong = path == NULL ? NULL : serve_secret_read(path, space->secret, &space->secret_bytes);
+    const char *wrong = path == NULL ? NULL : space_secret_read(path, space->secret, &space->secret_bytes);
     if (wrong == NULL)
         return 0;
     base_error(&space->node->log, "cannot use the secret of memory servers", "path=%s reason=\"%s\"", path,

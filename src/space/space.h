@@ -106,4 +106,12 @@ struct space_server_stats {
 /** Read what a memory server has. Any thread or task. */
 void space_server_stats(const struct space_server *server, struct space_server_stats *ret_stats);
 
+/**
+ * Read a secret of a space from a file that is its owner's alone. One line end behind it is none of it.
+ *
+ * @param ret_secret  room for TARN_SPACE_SECRET_MAX bytes
+ * @return NULL; what is wrong, for people. Any thread
+ */
+const char *space_secret_read(const char *path, uint8_t *ret_secret, uint32_t *ret_bytes);
+
 #endif
