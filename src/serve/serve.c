@@ -126,10 +126,8 @@ static void keep_lane(void *arg)
             serve_close_idle(serve_lane_here(serve), idle_ns);
     serve_listeners_close(serve, sched);
     while (atomic_load_explicit(&serve->listeners_open, memory_order_acquire) > 0 ||
-           net_connection_count(sched) > 0) {
-        net_shutdown_all(sched);
+           net_shutdown_all(sched) > 0)
         (void)task_sleep(CONNECTIONS_POLL_NS);
-    }
     serve_stores_leave(serve);
     if (serve->hooks->end != NULL)
         serve->hooks->end(serve->node);

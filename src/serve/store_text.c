@@ -23,42 +23,20 @@ static const struct base_setting table[] = {
      .max = UINT64_C(1) << 30,
      .help = "",
      AT(item_bytes)},
-    {.name = "slots", .type = BASE_SETTING_UINT, .min = 64, .max = UINT64_C(1) << 38, .help = "", AT(slots)},
-    {.name = "ranks", .type = BASE_SETTING_UINT, .min = 2, .max = 8, .help = "", AT(ranks)},
-    {.name = "filter", .type = BASE_SETTING_UINT, .min = 1, .max = 11, .help = "", AT(filter)},
     {.name = "port", .type = BASE_SETTING_UINT, .max = UINT16_MAX, .help = "", AT(port)},
     {.name = "unix", .type = BASE_SETTING_STRING, .min = 1, .help = "", AT(unix_path)},
 };
 
-/* Which kinds of stores have an option, as bits; all have those that are not here. */
-static const struct {
-    const char *name;
-    uint32_t kinds;
-} owned[] = {
-    {"path", 1 << SERVE_DEPOT},
-    {"size", 1 << SERVE_DEPOT},
-    {"dump", 1 << SERVE_DEPOT},
-    {"partitions", 1 << SERVE_CACHE},
-    {"item", 1 << SERVE_CACHE},
-    {"slots", 1 << SERVE_HASH},
-    {"ranks", 1 << SERVE_HASH},
-    {"filter", 1 << SERVE_HASH},
-    {"memory", 1 << SERVE_CACHE | 1 << SERVE_HASH},
-};
-
-/* Which stores have an option that those of this kind have not; NULL: these have it, too. */
-static const char *owner_of(enum serve_kind kind, const char *name)
+/* Whether only stores of the other kind have an option. */
+static bool is_of_others(enum serve_kind kind, const char *name)
 {
-    static const char *const owners[] = {[1 << SERVE_DEPOT] = "a depot has",
-                                         [1 << SERVE_CACHE] = "a cache has",
-                                         [1 << SERVE_HASH] = "a hash store has",
-                                         [1 << SERVE_CACHE | 1 << SERVE_HASH] =
-                                             "a cache and a hash store have"};
-    for (size_t i = 0; i < base_array_count(owned); i++) {
-        if (strcmp(owned[i].name, name) == 0)
-            return (owned[i].kinds & 1u << kind) == 0 ? owners[owned[i].kinds] : NULL;
+    static const char *const others[][3] = {
+        [SERVE_DEPOT] = {"memory", "partitions", "item"}, [SERVE_CACHE] = {"path", "size", "dump"}};
+    for (size_t i = 0; i < base_array_count(others[kind]); i++) {
+        if (strcmp(others[kind][i], name) == 0)
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 /* Cut a text at its first comma without a backslash. @return the text behind it; NULL: there is no such comma */
@@ -93,9 +71,9 @@ static int read_option(const struct base_settings *settings, char *option, char 
                                   "store %s: \"%s\" is no option: they are NAME=VALUE, with commas between",
                                   store->name, option);
     *value++ = '\0';
-    const char *owner = owner_of(store->kind, option);
-    if (owner != NULL)
-        return base_settings_fail(error, room, "store %s: only %s the option %s", store->name, owner, option);
+    if (is_of_others(store->kind, option))
+        return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name,
+                                  store->kind == SERVE_DEPOT ? "cache" : "depot", option);
     if (strcmp(option, "path") != 0)
         drop_backslashes(value);
     int result = base_settings_set(settings, option, value, what, sizeof(what));
@@ -151,23 +129,21 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
     }
     char *kind = strchr(ret_store->text, ':');
     if (kind == NULL || !base_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
-        return base_settings_fail(error, room,
-                                  "store %s: it is NAME:depot,path=FILE, NAME:cache,memory=SIZE or "
-                                  "NAME:hash,memory=SIZE; a name has 1 to %d letters, "
-                                  "digits, '-', '_' and '.'",
-                                  shown, KV_NAME_MAX);
+        return base_settings_fail(
+            error, room,
+            "store %s: it is NAME:depot,path=FILE or NAME:cache,memory=SIZE; a name has 1 to %d letters, "
+            "digits, '-', '_' and '.'",
+            shown, KV_NAME_MAX);
     *kind++ = '\0';
     memcpy(ret_store->name, ret_store->text, strlen(ret_store->text) + 1);
     char *rest = cut_at_comma(kind);
     if (strcmp(kind, "cache") == 0)
         ret_store->kind = SERVE_CACHE;
-    else if (strcmp(kind, "hash") == 0)
-        ret_store->kind = SERVE_HASH;
     else if (strcmp(kind, "depot") != 0)
         return base_settings_fail(
             error, room,
             "store %s: there is no such kind: a depot keeps what it is given on a drive, a "
-            "cache some of it in memory, a hash store all of it in memory",
+            "cache some of it in memory",
             shown);
     return read_options(ret_store, rest, error, room);
 }

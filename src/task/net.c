@@ -528,15 +528,18 @@ void net_shutdown(struct net_connection *connection)
     end_reading(connection);
 }
 
-void net_shutdown_all(struct task_sched *sched)
+uint32_t net_shutdown_all(struct task_sched *sched)
 {
+    uint32_t count = 0;
     if (sched->net == NULL)
-        return;
+        return 0;
     base_list_for_each(item, &sched->net->connections) {
         struct net_connection *connection = base_container_of(item, struct net_connection, link);
         if (connection->listener != NULL && !connection->closed)
             end_reading(connection);
+        count += connection->listener != NULL;
     }
+    return count;
 }
 
 void net_sched_close(struct task_sched *sched)

@@ -235,8 +235,10 @@ void net_shutdown(struct net_connection *connection);
 /**
  * End every connection of this scheduler that a listener accepted: unread bytes are dropped, reads return 0.
  * A task in the middle of a write ends with its deadline. Any task of the scheduler.
+ *
+ * @return number of those connections, which are not closed yet
  */
-void net_shutdown_all(struct task_sched *sched);
+uint32_t net_shutdown_all(struct task_sched *sched);
 
 /** Keep a pointer of the caller's with the connection. */
 void net_set_user(struct net_connection *connection, void *user);

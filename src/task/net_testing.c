@@ -29,7 +29,7 @@ void net_testing_unlisten(void *arg)
 void net_testing_shutdown(void *arg)
 {
     (void)arg;
-    net_shutdown_all(task_sched_self());
+    (void)net_shutdown_all(task_sched_self());
 }
 
 void net_testing_open(struct net_testing *server)
