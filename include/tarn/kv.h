@@ -5,10 +5,12 @@
  *   cache:memory=SIZE[,partitions=N][,item=SIZE]   a cache of that size in memory, which is lost when it is closed
  *   hash:memory=SIZE[,slots=N][,ranks=N][,filter=N]   a hash store of that size in memory, index included, which is lost when
  *                                    it is closed, and evicts nothing
- *   hash:space=MASTER,namespace=NAME,store=NAME[,memory=SIZE…][?FABRIC]   a hash store in a space (<tarn/space.h>), which any
- *                                    number of processes may use at once; with memory= it is made if it is not there, for
- *                                    records of that size together. Of several masters, "\," is between them. The fabric is
- *                                    shm: if their addresses are paths, else tcp:, if none is said
+ *   hash:space=MASTER,namespace=NAME,store=NAME[,secret=FILE][,node=NAME][,memory=SIZE…][?FABRIC]   a hash store in a space
+ *                                    (<tarn/space.h>), which any number of processes may use at once; with memory= it is made
+ *                                    if it is not there, for records of that size together, and so is the namespace. Of
+ *                                    several masters, "\," is between them. FILE has the namespace's secret, and is its
+ *                                    owner's alone. NAME is the memory server for the records put here, if it has room. The
+ *                                    fabric is shm: if the masters' addresses are paths, else tcp:, if none is said
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
  *   unix:PATH/STORE                  a store of a server on this machine, by its socket PATH, over the fabric's shm
  *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers hold together; a comma
@@ -84,7 +86,7 @@ struct tarn_kv_info {
  * @param url      see above; borrowed until return
  * @param options  NULL: the defaults
  * @return 0; -EINVAL (a bad URL or option: logged); file: as tarn_depot_open(); cache: -ENOMEM, -EFBIG; hash: -ENOENT (no such
- *         store, or namespace, and it is not to be made), -EACCES (the namespace has a secret), -EHOSTUNREACH (it has no room for another
+ *         store, or namespace, and it is not to be made), -EACCES (the namespace has another secret), -EHOSTUNREACH (it has no room for another
  *         client), -ENOSPC, -ENOMEM, the errors of tarn_fabric_open() and tarn_space_connect(); servers: -ENXIO
  *         (no such store), -EPROTO (not Tarn's service), the errors of tarn_fabric_open() and tarn_fabric_connect(), with
  *         several servers only if none can be reached, and -EINVAL if their stores are of different kinds

@@ -136,8 +136,7 @@ const char *cli_reason(int error)
                "has none";
     case -ENOENT:
         return "there is no such socket: check the path (--kv-unix of the server); or no such hash store in "
-               "the space: "
-               "with memory=SIZE it is made";
+               "the space: with memory=SIZE it is made";
     case -EACCES:
     case -EPERM:
         return "it is not allowed: a socket is its server's user's alone; of other reasons the log above "

@@ -41,11 +41,13 @@ struct kv_hash {
     struct tarn_kv kv;
     struct kv_hash_space *own; /* the space that only this store uses; NULL: others run it */
     struct tarn_fabric *fabric;
-    bool owns_fabric, is_made; /* is_made: it is made if it is not there */
-    char masters[KV_MASTERS_ROOM];
-    char space_namespace[TARN_SPACE_NAME_MAX + 1], name[HASH_NAME_MAX + 1];
-    struct hash_shape wanted; /* what it is made with */
-    struct hash_shape shape;  /* what it has been made with */
+    bool owns_fabric;
+    struct kv_url
+        url; /* its parts, of which those within the URL are used at the opening alone; or where its own space is */
+    struct hash_shape wanted;              /* what it is made with */
+    struct hash_shape shape;               /* what it has been made with */
+    uint8_t secret[TARN_SPACE_SECRET_MAX]; /* of the namespace */
+    uint32_t secret_bytes;                 /* 0: it has none */
     uint64_t timeout_ns;
     struct kv_hash_client
         *_Atomic clients[TASK_SCHEDS_MAX]; /* by the index of the scheduler; each belongs to that alone */

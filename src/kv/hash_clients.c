@@ -1,6 +1,7 @@
 /* Clients of hash stores: one for each scheduler whose tasks call, and some for plain threads. hash.c has the operations. */
 #include "fabric/fabric.h"
 #include "kv/hash.h"
+#include "space/space.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,10 +31,11 @@ static int join_namespace(struct kv_hash_client *client, uint64_t deadline_ns)
     const struct kv_hash *store = client->store;
     int error;
     do {
-        error = tarn_space_join_ns(client->space, store->space_namespace, NULL, 0, deadline_ns, &client->of);
-        if (error == -ENOENT && store->is_made)
-            error = tarn_space_create_ns(client->space, store->space_namespace, NULL, 0, deadline_ns,
-                                         &client->of);
+        error = tarn_space_join_ns(client->space, store->url.space_namespace, store->secret,
+                                   store->secret_bytes, deadline_ns, &client->of);
+        if (error == -ENOENT && store->url.memory_bytes != 0)
+            error = tarn_space_create_ns(client->space, store->url.space_namespace, store->secret,
+                                         store->secret_bytes, deadline_ns, &client->of);
     } while (error == -EEXIST);
     return error;
 }
@@ -54,12 +56,13 @@ static void close_client(struct kv_hash_client *client)
 static int open_client(struct kv_hash_client *client, uint64_t deadline_ns)
 {
     const struct kv_hash *store = client->store;
-    const struct hash_options options = {.shape = store->is_made ? &store->wanted : NULL};
-    int error = tarn_space_connect(store->fabric, store->masters, NULL, deadline_ns, &client->space);
+    const struct hash_options options = {.shape = store->url.memory_bytes != 0 ? &store->wanted : NULL,
+                                         .node = store->url.node};
+    int error = tarn_space_connect(store->fabric, store->url.masters, NULL, deadline_ns, &client->space);
     if (error == 0)
         error = join_namespace(client, deadline_ns);
     if (error == 0)
-        error = hash_open(store->kv.node, client->space, client->of, store->name, &options, deadline_ns,
+        error = hash_open(store->kv.node, client->space, client->of, store->url.name, &options, deadline_ns,
                           &client->hash);
     if (error != 0)
         close_client(client);
@@ -269,8 +272,9 @@ static uint64_t power_of_two_to(uint64_t most)
 }
 
 /* Open a space for this store alone, and decide what the store is made with. */
-static int begin_own(struct kv_hash *self, const struct kv_url *url)
+static int begin_own(struct kv_hash *self)
 {
+    const struct kv_url *url = &self->url;
     const uint64_t chunk_bytes = base_min(
         base_max(power_of_two_to(url->memory_bytes / OWN_CHUNKS), CHUNK_BYTES_MIN), TARN_SPACE_CHUNK_BYTES);
     const uint64_t memory_bytes = url->memory_bytes / chunk_bytes * chunk_bytes;
@@ -286,23 +290,29 @@ static int begin_own(struct kv_hash *self, const struct kv_url *url)
     self->wanted.slab_bytes =
         (uint32_t)base_min(power_of_two_to(url->memory_bytes / OWN_SLABS), SLAB_BYTES_MAX);
     self->wanted.operation_ns = OWN_OPERATION_NS;
-    (void)snprintf(self->space_namespace, sizeof(self->space_namespace), OWN_NAMESPACE);
-    (void)snprintf(self->name, sizeof(self->name), OWN_STORE);
+    (void)snprintf(self->url.space_namespace, sizeof(self->url.space_namespace), OWN_NAMESPACE);
+    (void)snprintf(self->url.name, sizeof(self->url.name), OWN_STORE);
     int error = kv_hash_space_open(self->kv.node, memory_bytes, chunk_bytes, &self->own);
     if (error != 0)
         return error;
     self->fabric = kv_hash_space_fabric(self->own);
-    (void)snprintf(self->masters, sizeof(self->masters), "%s", kv_hash_space_masters(self->own));
+    (void)snprintf(self->url.masters, sizeof(self->url.masters), "%s", kv_hash_space_masters(self->own));
     return 0;
 }
 
 /* Find the fabric to a space that others run. */
-static int begin_shared(struct kv_hash *self, const struct kv_url *url, const struct tarn_kv_options *options)
+static int begin_shared(struct kv_hash *self, const struct tarn_kv_options *options)
 {
+    const struct kv_url *url = &self->url;
     const char *usual = strchr(url->masters, '/') != NULL ? "shm:" : "tcp:";
-    (void)snprintf(self->masters, sizeof(self->masters), "%s", url->masters);
-    (void)snprintf(self->space_namespace, sizeof(self->space_namespace), "%s", url->space_namespace);
-    memcpy(self->name, url->name, sizeof(self->name)); /* url.c has checked its length */
+    const char *wrong = url->secret_path[0] == '\0'
+                            ? NULL
+                            : space_secret_read(url->secret_path, self->secret, &self->secret_bytes);
+    if (wrong != NULL) {
+        base_error(&self->kv.node->log, "cannot use the secret of a namespace", "path=%s reason=\"%s\"",
+                   url->secret_path, wrong);
+        return -EINVAL;
+    }
     if (options->fabric != NULL && url->fabric != NULL) {
         base_error(&self->kv.node->log, "a store's URL names a fabric, and another is there already",
                    "store=%s fabric=%s", url->name, tarn_fabric_info(options->fabric)->provider);
@@ -321,12 +331,12 @@ int kv_hash_begin(struct kv_hash *self, const struct kv_url *url, const struct t
     struct kv_hash_client *client;
     task_semaphore_init(&self->thread_permits, KV_THREAD_CLIENTS);
     self->timeout_ns = options->timeout_ns == 0 ? KV_TIMEOUT_NS : options->timeout_ns;
-    self->is_made = url->memory_bytes != 0;
+    self->url = *url;
     self->wanted = (struct hash_shape){.capacity = url->memory_bytes,
                                        .slots = url->slots,
                                        .ranks = (uint32_t)url->ranks,
                                        .filter_bits = (uint32_t)url->filter_bits};
-    int error = url->masters[0] == '\0' ? begin_own(self, url) : begin_shared(self, url, options);
+    int error = url->masters[0] == '\0' ? begin_own(self) : begin_shared(self, options);
     if (error == 0)
         error = kv_hash_take(self, task_now() + self->timeout_ns, &client);
     if (error != 0)

@@ -20,6 +20,9 @@ struct tarn_depot;
 /** Check a store's URL without opening it. @return the fault, as static text; NULL: none was found. Any thread. */
 const char *kv_url_wrong(const char *url);
 
+/** The bytes of memory that the URL of a cache or a hash store asks of this process; 0: none, or it is no URL. Any thread. */
+uint64_t kv_url_memory(const char *url);
+
 /** tarn_kv_open() that reports the progress of a depot's opening. @param opening  as in depot_open(); NULL: no reports */
 base_must_check int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
                             const struct depot_opening *opening, struct tarn_kv **ret_kv);

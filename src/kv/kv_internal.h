@@ -77,7 +77,10 @@ struct kv_url {
     char masters
         [KV_MASTERS_ROOM]; /* hash: addresses of the masters of the space, with commas between; "": a space of its own */
     char space_namespace[TARN_SPACE_NAME_MAX + 1];
-    const char *addresses; /* servers: their addresses with commas between, within the URL */
+    char node[TARN_SPACE_NAME_MAX +
+              1]; /* hash: the memory server for records that are put here; "": all of them */
+    char secret_path[KV_MASTERS_ROOM]; /* hash: the file with the secret of that namespace; "": it has none */
+    const char *addresses;             /* servers: their addresses with commas between, within the URL */
     size_t addresses_len;
     uint32_t servers;
     char name[KV_NAME_MAX + 1]; /* servers and hash: the name of the store */

@@ -2,6 +2,7 @@
 #include "hash/hash.h"
 #include "kv/kv_internal.h"
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #define OPTION_ROOM 64
@@ -14,50 +15,29 @@ static int log_refusal(struct base_log *log, const char *url, const char *reason
     return -EINVAL;
 }
 
-/* ---- cache: ------------------------------------------------------------------------------------- */
+/* ---- cache: and hash: --------------------------------------------------------------------------- */
 
-/* @return NULL; what is wrong */
-static const char *read_option(const char *option, struct kv_url *url)
-{
-    const char *equals = strchr(option, '=');
-    const size_t len = equals == NULL ? 0 : (size_t)(equals - option);
-    uint64_t *to = NULL;
-    if (len == strlen("memory") && strncmp(option, "memory", len) == 0)
-        to = &url->memory_bytes;
-    else if (len == strlen("partitions") && strncmp(option, "partitions", len) == 0)
-        to = &url->partitions;
-    else if (len == strlen("item") && strncmp(option, "item", len) == 0)
-        to = &url->item_bytes;
-    if (to == NULL)
-        return "a cache is named as cache:memory=SIZE[,partitions=N][,item=SIZE]";
-    const bool counts = to == &url->partitions;
-    if ((counts ? base_parse_u64(equals + 1, to) : base_parse_size(equals + 1, to)) != 0 || *to == 0)
-        return counts ? "partitions takes a number from 1 on" : "memory and item take a size, as in 64M";
-    return NULL;
-}
+enum option_type { SIZE, COUNT, TEXT };
 
-static const char *read_cache(const char *text, struct kv_url *url)
-{
-    const char *wrong = NULL;
-    url->partitions = 1;
-    while (wrong == NULL && *text != '\0') {
-        char option[OPTION_ROOM];
-        const size_t len = strcspn(text, ",");
-        if (len >= sizeof(option))
-            return "an option is too long";
-        memcpy(option, text, len);
-        option[len] = '\0';
-        wrong = read_option(option, url);
-        text += len + (text[len] == ',' ? 1 : 0);
-    }
-    if (wrong == NULL && url->memory_bytes == 0)
-        wrong = "say how much memory the cache takes: cache:memory=SIZE";
-    if (wrong == NULL && (url->partitions > KV_PARTITIONS_MAX || url->item_bytes > UINT32_MAX))
-        wrong = "a cache has 1 to 256 partitions, and items of less than 4 GiB";
-    return wrong;
-}
+/* An option NAME=VALUE, and its place in a URL's parts. */
+struct option {
+    const char *name;
+    enum option_type type;
+    size_t offset, room; /* room: of a text */
+};
 
-/* ---- hash: -------------------------------------------------------------------------------------- */
+#define AT(field) offsetof(struct kv_url, field), sizeof(((struct kv_url *)NULL)->field)
+
+static const struct option cache_options[] = {{"memory", SIZE, AT(memory_bytes)},
+                                              {"partitions", COUNT, AT(partitions)},
+                                              {"item", SIZE, AT(item_bytes)},
+                                              {.name = NULL}};
+static const struct option hash_options[] = {
+    {"memory", SIZE, AT(memory_bytes)}, {"slots", COUNT, AT(slots)},
+    {"ranks", COUNT, AT(ranks)},        {"filter", COUNT, AT(filter_bits)},
+    {"space", TEXT, AT(masters)},       {"namespace", TEXT, AT(space_namespace)},
+    {"store", TEXT, AT(name)},          {"secret", TEXT, AT(secret_path)},
+    {"node", TEXT, AT(node)},           {.name = NULL}};
 
 /* Copy a text without the backslashes before its commas. @return NULL; what is wrong */
 static const char *copy_text(const char *from, size_t len, char *to, size_t room)
@@ -74,52 +54,75 @@ static const char *copy_text(const char *from, size_t len, char *to, size_t room
     return used == 0 ? "an option has no value" : NULL;
 }
 
-/* @return NULL; what is wrong */
-static const char *read_hash_option(const char *option, size_t len, struct kv_url *url)
+/* @param form  how a URL of this kind looks @return NULL; what is wrong */
+static const char *read_option(const char *text, size_t len, const struct option *options, const char *form,
+                               struct kv_url *url)
 {
-    static const char *const names[] = {"memory", "slots", "ranks", "filter", "space", "namespace", "store"};
-    uint64_t *const numbers[] = {&url->memory_bytes, &url->slots, &url->ranks, &url->filter_bits};
-    char *const texts[] = {url->masters, url->space_namespace, url->name};
-    static const size_t rooms[] = {KV_MASTERS_ROOM, TARN_SPACE_NAME_MAX + 1, HASH_NAME_MAX + 1};
-    const char *equals = memchr(option, '=', len);
-    const size_t name_len = equals == NULL ? len : (size_t)(equals - option);
+    const char *equals = memchr(text, '=', len);
+    const size_t name_len = equals == NULL ? len : (size_t)(equals - text);
     char number[OPTION_ROOM];
-    unsigned i = 0;
-    while (i < base_array_count(names) &&
-           (strlen(names[i]) != name_len || memcmp(option, names[i], name_len) != 0))
-        i++;
-    if (i == base_array_count(names) || equals == NULL)
-        return "a hash store is named as hash:memory=SIZE[,slots=N][,ranks=N][,filter=N], or as "
-               "hash:space=ADDRESS,namespace=NAME,store=NAME[,memory=SIZE…]";
-    const size_t value_len = len - name_len - 1;
-    if (i >= base_array_count(numbers)) {
-        const unsigned text = i - (unsigned)base_array_count(numbers);
-        return copy_text(equals + 1, value_len, texts[text], rooms[text]);
-    }
-    const char *wrong = copy_text(equals + 1, value_len, number, sizeof(number));
-    if (wrong != NULL)
+    while (options->name != NULL &&
+           (strlen(options->name) != name_len || memcmp(options->name, text, name_len) != 0))
+        options++;
+    if (options->name == NULL || equals == NULL)
+        return form;
+    void *to = (uint8_t *)url + options->offset;
+    const bool is_text = options->type == TEXT;
+    const char *wrong = copy_text(equals + 1, len - name_len - 1, is_text ? to : number,
+                                  is_text ? options->room : sizeof(number));
+    if (wrong != NULL || is_text)
         return wrong;
-    if (i == 0)
-        return base_parse_size(number, &url->memory_bytes) != 0 || url->memory_bytes == 0
-                   ? "memory takes a size, as in 64M"
-                   : NULL;
-    return base_parse_u64(number, numbers[i]) != 0 || *numbers[i] == 0
-               ? "slots, ranks and filter take a number from 1 on"
-               : NULL;
+    uint64_t *value = to;
+    const int error = options->type == SIZE ? base_parse_size(number, value) : base_parse_u64(number, value);
+    if (error == 0 && *value != 0)
+        return NULL;
+    return options->type == SIZE ? "memory and item take a size, as in 64M"
+                                 : "partitions, slots, ranks and filter take a number from 1 on";
+}
+
+/* @return NULL; what is wrong */
+static const char *read_options(const char *text, const char *end, const struct option *options,
+                                const char *form, struct kv_url *url)
+{
+    const char *wrong = NULL;
+    while (wrong == NULL && text < end) {
+        size_t len = 0;
+        while (text + len < end && text[len] != ',')
+            len += text[len] == '\\' && text + len + 1 < end ? 2 : 1;
+        wrong = read_option(text, len, options, form, url);
+        text += len + 1;
+        if (wrong == NULL && text == end)
+            wrong = "an option is missing behind the last comma";
+    }
+    return wrong;
+}
+
+static const char *read_cache(const char *text, struct kv_url *url)
+{
+    url->partitions = 1;
+    const char *wrong = read_options(text, text + strlen(text), cache_options,
+                                     "a cache is named as cache:memory=SIZE[,partitions=N][,item=SIZE]", url);
+    if (wrong == NULL && url->memory_bytes == 0)
+        wrong = "say how much memory the cache takes: cache:memory=SIZE";
+    if (wrong == NULL && (url->partitions > KV_PARTITIONS_MAX || url->item_bytes > UINT32_MAX))
+        wrong = "a cache has 1 to 256 partitions, and items of less than 4 GiB";
+    return wrong;
 }
 
 /* @return NULL; what is wrong */
 static const char *check_hash(const struct kv_url *url)
 {
     const bool is_shared = url->masters[0] != '\0';
-    if (is_shared != (url->space_namespace[0] != '\0') || is_shared != (url->name[0] != '\0'))
-        return "a hash store of a space is named as hash:space=ADDRESS,namespace=NAME,store=NAME";
+    if (is_shared != (url->space_namespace[0] != '\0') || is_shared != (url->name[0] != '\0') ||
+        (!is_shared && (url->secret_path[0] != '\0' || url->node[0] != '\0')))
+        return "a hash store of a space is named as "
+               "hash:space=ADDRESS,namespace=NAME,store=NAME[,secret=FILE][,node=NAME]";
+    if (strlen(url->name) > HASH_NAME_MAX)
+        return "a hash store's name has 1 to 32 letters, digits, '-', '_' and '.'";
     if (!is_shared && url->fabric != NULL)
         return "a hash store of this process alone uses no fabric";
-    if (!is_shared && url->memory_bytes == 0)
-        return "say how much memory the store takes: hash:memory=SIZE";
     if (!is_shared && url->memory_bytes < KV_HASH_BYTES_MIN)
-        return "a hash store takes 1M at least";
+        return "say how much memory the hash store takes, 1M or more: hash:memory=SIZE";
     if (url->memory_bytes == 0 && (url->slots != 0 || url->ranks != 0 || url->filter_bits != 0))
         return "slots, ranks and filter are of a store that is made: say memory=SIZE, too";
     if (url->ranks > HASH_RANKS_MAX || url->filter_bits > HASH_FILTER_BITS_MAX)
@@ -129,18 +132,13 @@ static const char *check_hash(const struct kv_url *url)
 
 static const char *read_hash(const char *text, struct kv_url *url)
 {
-    const char *mark = strchr(text, '?'), *wrong = NULL;
-    const char *end = mark == NULL ? text + strlen(text) : mark;
+    const char *mark = strchr(text, '?');
     url->fabric = mark == NULL ? NULL : mark + 1;
-    while (wrong == NULL && text < end) {
-        size_t len = 0;
-        while (text + len < end && text[len] != ',')
-            len += text[len] == '\\' && text + len + 1 < end ? 2 : 1;
-        wrong = read_hash_option(text, len, url);
-        text += len + 1;
-        if (wrong == NULL && text == end)
-            wrong = "an option is missing behind the last comma";
-    }
+    const char *wrong =
+        read_options(text, mark == NULL ? text + strlen(text) : mark, hash_options,
+                     "a hash store is named as hash:memory=SIZE[,slots=N][,ranks=N][,filter=N], or as "
+                     "hash:space=ADDRESS,namespace=NAME,store=NAME[,secret=FILE][,node=NAME][,memory=SIZE…]",
+                     url);
     return wrong == NULL ? check_hash(url) : wrong;
 }
 
@@ -262,6 +260,12 @@ int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
         return log_refusal(log, url, wrong);
     *ret_url = parts;
     return 0;
+}
+
+uint64_t kv_url_memory(const char *url)
+{
+    struct kv_url parts;
+    return read_url(url, &parts) == NULL && parts.masters[0] == '\0' ? parts.memory_bytes : 0;
 }
 
 const char *kv_url_wrong(const char *url)

@@ -32,22 +32,23 @@ enum serve_kind { SERVE_DEPOT, SERVE_CACHE, SERVE_HASH };
 struct serve_store_options {
     char name[KV_NAME_MAX + 1];
     enum serve_kind kind;
-    const char *path;      /* depot: files and devices, as tarn_depot_open() takes them */
-    const char *dump;      /* depot: path of dumps; NULL: none */
-    uint64_t size_bytes;   /* depot: size of a new file; 0: not set */
-    uint64_t memory_bytes; /* cache, hash: its memory; 0: not set */
-    uint64_t partitions;   /* cache: these two */
+    const char *path;    /* depot: files and devices, as tarn_depot_open() takes them */
+    const char *dump;    /* depot: path of dumps; NULL: none */
+    uint64_t size_bytes; /* depot: size of a new file; 0: not set */
+    const char *url;     /* hash: its URL */
+    uint64_t
+        memory_bytes;    /* cache, hash: its memory in this process; 0: not set, or a hash store of a space */
+    uint64_t partitions; /* cache: these two */
     uint64_t item_bytes;
-    uint64_t slots, ranks, filter; /* hash: as in its URL; 0: not set */
-    uint64_t port;                 /* the store's own port; SERVE_NO_PORT: not set */
-    const char *unix_path;         /* the store's Unix socket; NULL: not set */
+    uint64_t port;         /* the store's own port; SERVE_NO_PORT: not set */
+    const char *unix_path; /* the store's Unix socket; NULL: not set */
     struct base_setting_list paths;
     char joined[SERVE_STORE_BYTES];
     char text[SERVE_STORE_BYTES];
 };
 
 /**
- * Read a store's text: NAME:depot,path=FILE…, NAME:cache,memory=SIZE… or NAME:hash,memory=SIZE…
+ * Read a store's text: NAME:depot,path=FILE…, NAME:cache,memory=SIZE…, or NAME:hash, and behind a comma what a hash store's URL has
  *
  * @param text         any text; copied
  * @param error, room  gets a sentence about the fault

@@ -111,26 +111,33 @@ static int open_cache(struct serve_store *store)
     return error;
 }
 
-/* Add an option to a URL, if it is set. */
-static void add_option(char *url, size_t room, const char *name, uint64_t value)
+static const char *explain_hash(int error)
 {
-    const size_t used = strlen(url);
-    if (value != 0)
-        (void)snprintf(url + used, room - used, ",%s=%" PRIu64, name, value);
+    switch (error) {
+    case -ENOENT:
+        return "there is no such socket, or no such store in the space: with memory=SIZE it is made";
+    case -EIO:
+        return "a memory server has ended, and with it a part of the store: drop its namespace";
+    case -EHOSTUNREACH:
+        return "the space cannot be reached, or the store has as many clients as may be";
+    case -EACCES:
+        return "the namespace has a secret, or another one: say secret=FILE";
+    case -ENOSPC:
+        return "the space has too little memory left for it: more memory servers, or a smaller memory=SIZE";
+    default:
+        return strerrordesc_np(-error);
+    }
 }
 
 static int open_hash(struct serve_store *store)
 {
-    const struct serve_store_options *options = &store->options;
-    char url[CACHE_URL_BYTES];
-    (void)snprintf(url, sizeof(url), "hash:memory=%" PRIu64, options->memory_bytes);
-    add_option(url, sizeof(url), "slots", options->slots);
-    add_option(url, sizeof(url), "ranks", options->ranks);
-    add_option(url, sizeof(url), "filter", options->filter);
-    int error = tarn_kv_open(store->serve->node, url, NULL, &store->kv);
+    struct kv_stats stats;
+    int error = tarn_kv_open(store->serve->node, store->options.url, NULL, &store->kv);
     if (error != 0)
-        base_error(&store->serve->node->log, "a hash store cannot be opened", "store=%s error=%d",
-                   options->name, error);
+        base_error(&store->serve->node->log, "a hash store cannot be opened",
+                   "store=%s error=%d reason=\"%s\"", store->options.name, error, explain_hash(error));
+    else if (store->options.memory_bytes == 0 && kv_stats(store->kv, &stats) == 0)
+        store->options.memory_bytes = stats.capacity_bytes; /* of the space; to be told */
     return error;
 }
 

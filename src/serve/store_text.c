@@ -71,7 +71,7 @@ static int read_option(const struct base_settings *settings, char *option, char 
                                   "store %s: \"%s\" is no option: they are NAME=VALUE, with commas between",
                                   store->name, option);
     *value++ = '\0';
-    if (is_of_others(store->kind, option))
+    if (store->kind != SERVE_HASH && is_of_others(store->kind, option))
         return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name,
                                   store->kind == SERVE_DEPOT ? "cache" : "depot", option);
     if (strcmp(option, "path") != 0)
@@ -94,19 +94,56 @@ static int join_paths(struct serve_store_options *store, char *error, size_t roo
     return 0;
 }
 
+/* Whether an option is one of the URL of a hash store, as all are but the places of memcached's clients. */
+static bool is_of_url(const struct serve_store_options *store, const char *option)
+{
+    return store->kind == SERVE_HASH && strncmp(option, "port=", 5) != 0 && strncmp(option, "unix=", 5) != 0;
+}
+
+/* Add to the URL of a hash store, which is no longer than the text that it comes from. */
+static void add_to_url(struct serve_store_options *store, const char *separator, const char *text)
+{
+    const size_t used = strlen(store->joined);
+    (void)snprintf(store->joined + used, sizeof(store->joined) - used, "%s%s", separator, text);
+}
+
+static int check_url(struct serve_store_options *store, char *error, size_t room)
+{
+    const char *wrong = kv_url_wrong(store->joined);
+    if (wrong != NULL)
+        return base_settings_fail(error, room, "store %s: %s", store->name, wrong);
+    store->url = store->joined;
+    store->memory_bytes = kv_url_memory(store->url);
+    return 0;
+}
+
 static int read_options(struct serve_store_options *store, char *rest, char *error, size_t room)
 {
+    char *fabric = store->kind == SERVE_HASH && rest != NULL ? strchr(rest, '?') : NULL;
     const struct base_settings settings = {
         .table = table, .count = base_array_count(table), .options = store};
     int result = base_settings_set_defaults(&settings, error, room);
     store->port = SERVE_NO_PORT;
-    while (result == 0 && rest != NULL) {
+    if (fabric != NULL)
+        *fabric++ = '\0';
+    if (store->kind == SERVE_HASH)
+        add_to_url(store, "", "hash:");
+    for (bool is_first = true; result == 0 && rest != NULL;) {
         char *option = rest;
         rest = cut_at_comma(option);
-        result = read_option(&settings, option, error, room);
+        if (is_of_url(store, option)) {
+            add_to_url(store, is_first ? "" : ",", option);
+            is_first = false;
+        } else {
+            result = read_option(&settings, option, error, room);
+        }
     }
+    if (fabric != NULL)
+        add_to_url(store, "?", fabric);
     if (result == 0 && store->kind == SERVE_DEPOT)
         result = join_paths(store, error, room);
+    else if (result == 0 && store->kind == SERVE_HASH)
+        result = check_url(store, error, room);
     else if (result == 0 && store->memory_bytes == 0)
         result = base_settings_fail(error, room, "store %s: how much memory does it take? Say memory=SIZE",
                                     store->name);
@@ -129,21 +166,23 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
     }
     char *kind = strchr(ret_store->text, ':');
     if (kind == NULL || !base_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
-        return base_settings_fail(
-            error, room,
-            "store %s: it is NAME:depot,path=FILE or NAME:cache,memory=SIZE; a name has 1 to %d letters, "
-            "digits, '-', '_' and '.'",
-            shown, KV_NAME_MAX);
+        return base_settings_fail(error, room,
+                                  "store %s: it is NAME:depot,path=FILE, NAME:cache,memory=SIZE or "
+                                  "NAME:hash,memory=SIZE; a name has 1 to %d "
+                                  "letters, digits, '-', '_' and '.'",
+                                  shown, KV_NAME_MAX);
     *kind++ = '\0';
     memcpy(ret_store->name, ret_store->text, strlen(ret_store->text) + 1);
     char *rest = cut_at_comma(kind);
     if (strcmp(kind, "cache") == 0)
         ret_store->kind = SERVE_CACHE;
+    else if (strcmp(kind, "hash") == 0)
+        ret_store->kind = SERVE_HASH;
     else if (strcmp(kind, "depot") != 0)
         return base_settings_fail(
             error, room,
             "store %s: there is no such kind: a depot keeps what it is given on a drive, a "
-            "cache some of it in memory",
+            "cache some of it in memory, a hash store all of it in memory",
             shown);
     return read_options(ret_store, rest, error, room);
 }

@@ -58,8 +58,15 @@ static void caches_are_read(void **state)
     assert_int_equal(store.port, 65535);
     read_well("h:hash,memory=64M,slots=1024,ranks=4,filter=8,port=1");
     assert_int_equal(store.kind, SERVE_HASH);
-    assert_true(store.memory_bytes == 64 << 20 && store.slots == 1024 && store.ranks == 4 &&
-                store.filter == 8);
+    assert_int_equal(store.memory_bytes, 64 << 20);
+    assert_int_equal(store.port, 1);
+    assert_string_equal(store.url, "hash:memory=64M,slots=1024,ranks=4,filter=8");
+    read_well(
+        "h:hash,space=a:1\\,b:2,unix=/s,namespace=n,store=s,secret=/f,memory=1G,port=1?tcp:tls,secret=/g");
+    assert_string_equal(store.url,
+                        "hash:space=a:1\\,b:2,namespace=n,store=s,secret=/f,memory=1G?tcp:tls,secret=/g");
+    assert_string_equal(store.unix_path, "/s");
+    assert_int_equal(store.memory_bytes, 0); /* it is not of this process */
 }
 
 /* Of paths, which are lists, a comma keeps its backslash. */
@@ -104,15 +111,19 @@ static void what_is_wrong_is_said(void **state)
         {"a:cache,memory=1M,path=x", "only a depot has the option path"},
         {"a:cache,memory=1M,size=1M", "only a depot has the option size"},
         {"a:cache,memory=1M,dump=x", "only a depot has the option dump"},
-        {"a:depot,path=x,memory=1M", "only a cache and a hash store have the option memory"},
+        {"a:depot,path=x,memory=1M", "only a cache has the option memory"},
         {"a:depot,path=x,partitions=1", "only a cache has the option partitions"},
         {"a:depot,path=x,item=1", "only a cache has the option item"},
-        {"a:depot,path=x,slots=64", "only a hash store has the option slots"},
-        {"a:cache,memory=1M,ranks=2", "only a hash store has the option ranks"},
+        {"a:depot,path=x,slots=64", "slots"},
+        {"a:cache,memory=1M,ranks=2", "ranks"},
         {"a:hash", "how much memory"},
-        {"a:hash,memory=1M,partitions=2", "only a cache has the option partitions"},
-        {"a:hash,memory=1M,path=x", "only a depot has the option path"},
-        {"a:hash,memory=1M,ranks=9", "at most 8"},
+        {"a:hash,memory=1M,", "behind the last comma"},
+        {"a:hash,memory=1M,,ranks=3", "is named as hash:"},
+        {"a:hash,memory=1M,path=x", "is named as hash:"},
+        {"a:hash,memory=1M,ranks=9", "2 to 8 ranks"},
+        {"a:hash,memory=1M,port=x", "port"},
+        {"a:hash,space=a:1", "namespace=NAME"},
+        {"a:hash,memory=1M,secret=f", "namespace=NAME"},
         {"a:depot,path=x,size=1", "at least 1M"},
         {"a:depot,path=x,size=", "is not a size"},
         {"a:depot,path=x,dump=", "too little"},

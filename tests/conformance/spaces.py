@@ -13,12 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import serving
 from fabric import free_port
 from operations import command
-from serving import Process, await_that, expect
+from serving import Connection, Process, await_that, expect
 from service import Manager
+from stores import Server
 from verbs import fails, is_misuse, succeeds
 
 CHUNK = 1 << 20
@@ -283,6 +285,83 @@ def processes_share_a_hash_store(tarn):
                 part.stop()
 
 
+class Setter(threading.Thread):
+    """Has a server store one key after the other, until it is stopped or the server is gone; knows what was acknowledged."""
+
+    def __init__(self, address, prefix):
+        super().__init__()
+        self.connection, self.prefix, self.count, self.is_over = Connection(address), prefix, 0, False
+        self.start()
+
+    def run(self):
+        try:
+            while not self.is_over and self.connection.set(b"%s%d" % (self.prefix, self.count), b"of %s" % self.prefix) == b"STORED":
+                self.count += 1
+        except (OSError, serving.Failure):
+            pass
+
+    def stop(self):
+        self.is_over = True
+        self.join()
+        self.connection.__exit__()
+
+
+def servers_share_a_hash_store(tarn):
+    """Two servers and a client of its own see each other's keys; when one server is killed, the other goes on and has all."""
+    for address in (None, f"127.0.0.1:{free_pair()}"):
+        with serving.folder() as folder:
+            share_a_hash_store(tarn, folder, address)
+
+
+def share_a_hash_store(tarn, folder, address):
+    """:param address: of the space; None: a socket"""
+    secret = written(f"{folder}/secret", b"sesame\n")
+    os.chmod(secret, 0o600)
+    url = f"unix:{folder}/socket" if address is None else f"tarn://{address}"
+    with Part(tarn, f"--space=solo:{folder}/space", f"--space-listen={url}", "--memory-server", "--memory=64M") as part:
+        part.await_line("a memory server has come")
+        store = f"space={address or folder + '/socket'},namespace=stores,store=users"
+
+        def server(name, *more):
+            return Server(tarn, f"--store=users:hash,{','.join([store, *more])}", "--port=0", "--threads=2", f"--kv-unix={folder}/{name}")
+
+        status, _, errors = command(tarn, "serve", f"--store=users:hash,{store}", "--port=0")
+        expect(status == 1 and "with memory=SIZE it is made" in errors, f"status {status}: {errors}")
+        with server("a", f"secret={secret}", "memory=16M") as first, server("b", f"secret={secret}") as second:
+            for other in ("", f",secret={written(f'{folder}/open', b'sesame')}"):
+                status, _, errors = command(tarn, "serve", f"--store=users:hash,{store}{other}", "--port=0")
+                expect(status == 1 and ("chmod 600" if other else "say secret=FILE") in errors, f"status {status}: {errors}")
+            urls = [f"hash:{store},secret={secret}", f"unix:{folder}/a/users", f"unix:{folder}/b/users"]
+            for url in urls:
+                succeeds(tarn, "put", url, url, f"of {url}")
+            for key in urls:
+                for url in urls:
+                    expect(succeeds(tarn, "get", url, key) == f"of {key}".encode(), f"{url} does not see what was put by {key}")
+                for server_of in (first, second):
+                    with Connection(server_of.of("users")) as memcached:
+                        expect(memcached.get(key.encode()) == f"of {key}".encode(), f"memcached's client does not see {key}")
+            setters = [Setter(one.of("users"), name) for one, name in ((first, b"a"), (second, b"b"), (first, b"c"))]
+            await_that(lambda: all(setter.count > 500 for setter in setters), "they store nothing")
+            first.process.kill()
+            so_far = setters[1].count
+            await_that(lambda: setters[1].count > so_far + 500, "the other server does not go on")
+            for setter in setters:
+                setter.stop()
+            with Connection(second.of("users")) as memcached:
+                for setter in setters:
+                    for number in range(setter.count):
+                        key = b"%s%d" % (setter.prefix, number)
+                        expect(memcached.get(key) == b"of " + setter.prefix, f"{key} was acknowledged, and is lost")
+                    expect(memcached.set(b"%s%d" % (setter.prefix, setter.count), b"more") == b"STORED", "what was under way is in the way")
+            with server("c", f"secret={secret}") as third, Connection(third.of("users")) as memcached:
+                expect(memcached.get(b"a0") == b"of a", "a server that comes later does not see it")
+                third.stop()
+            keys = succeeds(tarn, "scan", urls[0]).split()
+            expect(len(keys) == len(urls) + sum(1 + setter.count for setter in setters), f"a scan has {len(keys)} keys")
+            second.stop()
+        part.stop()
+
+
 def systemd_is_told(tarn):
     with serving.folder() as folder, Manager(f"{folder}/notify") as manager:
         os.environ["NOTIFY_SOCKET"] = f"{folder}/notify"
@@ -494,6 +573,6 @@ def what_is_wrong_is_told(tarn):
 
 if __name__ == "__main__":
     serving.run([what_was_put_is_got, it_is_told_what_there_is, secrets_are_asked_for,
-                 strangers_contribute_nothing, one_process_is_enough, processes_share_a_hash_store, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
+                 strangers_contribute_nothing, one_process_is_enough, processes_share_a_hash_store, servers_share_a_hash_store, systemd_is_told, the_end_waits_for_nobody, the_lost_are_told,
                  copies_outlive_a_server, a_server_is_drained_only_where_that_can_be, what_holds_draining_up_is_told,
                  a_memory_server_comes_back, a_master_comes_back, what_is_wrong_is_told], *sys.argv[1:2])
