@@ -144,6 +144,8 @@ static void urls_are_read(void **state)
         "hash:memory=64M,filter=12",
         "hash:memory=64M,partitions=2",
         "hash:memory=64M,store=s",
+        "hash:memory=64M,secret=f",
+        "hash:memory=64M,node=n",
         "hash:memory=64M?tcp:",
         "hash:space=a:1,namespace=n",
         "hash:space=,namespace=n,store=s",
@@ -224,6 +226,14 @@ static void urls_are_read(void **state)
     assert_string_equal(url.name, "s");
     assert_string_equal(url.fabric, "tcp:tls");
     assert_true(url.memory_bytes == 2 << 20 && url.ranks == 4 && url.slots == 0 && url.filter_bits == 0);
+    assert_int_equal(kv_url_read(&node->log, "hash:secret=/a\\,b,space=/m,namespace=n,node=m1,store=s", &url),
+                     0);
+    assert_string_equal(url.secret_path, "/a,b");
+    assert_string_equal(url.node, "m1");
+    assert_null(url.fabric);
+    assert_int_equal(kv_url_memory("hash:memory=64M"), 64 << 20);
+    assert_int_equal(kv_url_memory("hash:space=/m,namespace=n,store=s,memory=2M"), 0);
+    assert_int_equal(kv_url_memory("file:a"), 0);
     assert_int_equal(tarn_kv_open(node, "hash:memory=1M,slots=1048576", NULL, &kv), -EINVAL);
     assert_int_equal(tarn_kv_open(node, "cache:memory=4K,partitions=2", NULL, &kv), -EINVAL);
     assert_int_equal(tarn_kv_open(node, "file:/nowhere/at/all", NULL, &kv), -ENOENT);
