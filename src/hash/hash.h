@@ -91,9 +91,10 @@ void hash_run(struct hash *hash, struct hash_op *ops, size_t count, uint64_t dea
  * Visit every record, in no order. A key that is there from beginning to end is visited once, with a value that it has had meanwhile; a key
  * that is stored or removed meanwhile may be visited or not.
  *
+ * @param timeout_ns  for each of its READs; together they, and `visit`, may take any time
  * @return 0; what `visit` returns; -ENOMEM; errors of the space. Yields.
  */
-base_must_check int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t deadline_ns);
+base_must_check int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t timeout_ns);
 
 /**
  * Look at every word of the index, while nobody changes the store and no lock is left by a client that is gone: each leads to a record, none

@@ -12,7 +12,7 @@ struct scan {
     struct hash *hash;
     tarn_scan_function *visit;
     void *arg;
-    uint64_t deadline_ns;
+    uint64_t timeout_ns; /* of each read */
     uint64_t
         slots; /* that are read together: those of a segment, and while the index grows those of its successors, too */
     uint64_t room;      /* slots that the arrays have room for */
@@ -20,6 +20,11 @@ struct scan {
     hash_key *keys;     /* of the records at the slots, as far as they were read … */
     bool *has_key;      /* … for the words of the last reading */
 };
+
+static uint64_t deadline_of(const struct scan *scan)
+{
+    return task_now() + scan->timeout_ns;
+}
 
 /* A part of an index. */
 struct range {
@@ -45,7 +50,7 @@ static int read_ranges(struct scan *scan, const struct range *ranges, uint32_t c
     int error = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
         error = hash_read(ranges[i].index, ranges[i].first * 8, words + at, ranges[i].count * 8,
-                          scan->deadline_ns);
+                          deadline_of(scan));
         at += ranges[i].count;
     }
     return error;
@@ -58,7 +63,7 @@ static int read_record(struct scan *scan, uint64_t word, struct hash_record **re
     const uint64_t address = hash_address_of(&hash->layout, word);
     uint64_t offset;
     if (hash_slot_bytes(hash, address) == 0 || hash_table_of(hash, address, &offset) == NULL) {
-        int error = hash_slab_learn(hash, address, scan->deadline_ns);
+        int error = hash_slab_learn(hash, address, deadline_of(scan));
         if (error != 0)
             return error;
     }
@@ -69,7 +74,7 @@ static int read_record(struct scan *scan, uint64_t word, struct hash_record **re
     struct hash_record *record = base_alloc(&hash->node->memory, bytes);
     if (record == NULL)
         return -ENOMEM;
-    int error = hash_read(table, offset, record, bytes, scan->deadline_ns);
+    int error = hash_read(table, offset, record, bytes, deadline_of(scan));
     if (error == 0 && !hash_record_fits(&hash->layout, record, word, bytes))
         error = -EAGAIN;
     if (error != 0) {
@@ -204,7 +209,7 @@ static int scan_part(struct scan *scan, uint64_t part_number, uint64_t parts)
         if (error == 0)
             error = read_part(scan, &part, &is_steady);
         if (error == 0)
-            error = hash_learn_view(scan->hash, scan->deadline_ns);
+            error = hash_learn_view(scan->hash, deadline_of(scan));
         if (error == 0 && scan->hash->view != view)
             error = -EAGAIN;
         if (error == 0 && is_steady)
@@ -253,12 +258,12 @@ static int make_room(struct scan *scan)
                : -ENOMEM;
 }
 
-int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t deadline_ns)
+int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t timeout_ns)
 {
-    struct scan scan = {.hash = hash, .visit = visit, .arg = arg, .deadline_ns = deadline_ns};
-    int error = hash_enter(hash, deadline_ns);
+    struct scan scan = {.hash = hash, .visit = visit, .arg = arg, .timeout_ns = timeout_ns};
+    int error = hash_enter(hash, deadline_of(&scan));
     if (error == 0)
-        error = hash_learn_view(hash, deadline_ns);
+        error = hash_learn_view(hash, deadline_of(&scan));
     uint64_t
         done = 0,
         parts = parts_of(
@@ -272,9 +277,8 @@ int hash_scan(struct hash *hash, tarn_scan_function *visit, void *arg, uint64_t 
         if (error == 0)
             error = scan_part(&scan, done, parts);
         done += error == 0;
-        if (error == -ESTALE &&
-            task_now() < deadline_ns) /* an index that was replaced is gone with a session */
-            error = hash_learn_view(hash, deadline_ns);
+        if (error == -ESTALE) /* an index that was replaced is gone with a session */
+            error = hash_learn_view(hash, deadline_of(&scan));
         error = error == -EAGAIN ? 0 : error;
     }
     free_scan(&scan);

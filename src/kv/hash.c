@@ -199,7 +199,7 @@ static int hash_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *
     int error = kv_hash_take(hash_of(kv), deadline_of(hash_of(kv)), &client);
     if (error != 0)
         return error;
-    error = hash_scan(client->hash, visit, arg, TASK_FOREVER);
+    error = hash_scan(client->hash, visit, arg, hash_of(kv)->timeout_ns);
     kv_hash_give(client);
     return error;
 }
