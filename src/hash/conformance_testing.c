@@ -413,13 +413,77 @@ static void a_full_store_says_so(struct testing_fabric *testing)
     space_testing_run(testing, 0, fill_up);
 }
 
+/* Put records of a length until the store is full. @return number of records */
+static unsigned put_until_full(struct client *client, char letter, size_t bytes)
+{
+    static char value[4000];
+    char key[16];
+    unsigned stored = 0;
+    int error = 0;
+    memset(value, letter, sizeof(value));
+    while (error == 0) {
+        (void)snprintf(key, sizeof(key), "%c%u", letter, stored);
+        error = put_if(client, key, value, bytes, (struct tarn_put_options){.condition = TARN_PUT_ANY}, NULL);
+        stored += error == 0;
+    }
+    assert_int_equal(error, -ENOSPC);
+    return stored;
+}
+
+static void expect_letters(struct client *client, char letter, unsigned count, size_t bytes)
+{
+    char key[16], room[4001];
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(key, sizeof(key), "%c%u", letter, i);
+        assert_int_equal(get(client, key, room, sizeof(room)), 0);
+        assert_int_equal(strlen(room), bytes);
+        assert_int_equal(strspn(room, (char[]){letter, 0}), bytes);
+    }
+}
+
+static void delete_letters(struct client *client, char letter, unsigned count)
+{
+    char key[16];
+    for (unsigned i = 0; i < count; i++) {
+        (void)snprintf(key, sizeof(key), "%c%u", letter, i);
+        assert_int_equal(delete (client, key), 0);
+    }
+}
+
+/* A full store that was emptied has room for records of any other length, and clients that have seen the former ones read those. */
+static void change_lengths(struct space_testing *self)
+{
+    struct client one, two;
+    struct hash_shape shape = small;
+    shape.capacity = 2 * TESTING_CHUNK_BYTES;
+    open_client(self, &one, &shape, 0);
+    open_client(self, &two, &shape, 0);
+    for (unsigned round = 0; round < 2; round++) {
+        const unsigned shorts = put_until_full(&one, 's', 100);
+        expect_letters(&two, 's', shorts, 100);
+        delete_letters(round == 0 ? &one : &two, 's', shorts);
+        const unsigned longs = put_until_full(&one, 'l', 3900);
+        expect_letters(&two, 'l', longs, 3900);
+        assert_true(shorts > 100 && longs >= 8);
+        delete_letters(round == 0 ? &two : &one, 'l', longs);
+    }
+    close_client(&one);
+    close_client(&two);
+}
+
+static void records_change_their_lengths(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, change_lengths);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(clients_share_records)                                                                              \
     EACH(conditions_are_met)                                                                                 \
     EACH(records_meet_conditions)                                                                            \
     EACH(the_index_grows_and_slots_are_used_again)                                                           \
     EACH(slots_of_closed_clients_are_taken_over)                                                             \
-    EACH(a_full_store_says_so)
+    EACH(a_full_store_says_so)                                                                               \
+    EACH(records_change_their_lengths)
 
 SUITE(TESTING_BOTH)
 

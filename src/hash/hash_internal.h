@@ -71,7 +71,8 @@ base_must_check int hash_settle(struct hash *hash, const struct tarn_space_op *o
 /* A slab that this client owns: for each slot the low bits of the generation of its last record, and what is known of it. */
 struct hash_slab {
     uint32_t number, class_number, slot_count;
-    uint32_t swept; /* the slot at which the next look for replaced records begins */
+    uint32_t swept;                     /* the slot at which the next look for replaced records begins */
+    uint32_t free_count, resting_count; /* of its slots, when they were counted last */
     uint8_t slots[];
 };
 
@@ -94,6 +95,7 @@ struct hash_class {
     uint32_t slab_count,
         swept_slab;         /* number of its slabs; in the client's list, the one that is looked at next */
     uint32_t found_percent; /* of the slots that were looked at last, those that had been replaced */
+    uint64_t full_ns;       /* until when it is taken for granted that there is nothing for it */
 };
 
 /** Take a slot for a record. @param ret_generation  a number for it @return 0; -ENOSPC; -EMSGSIZE; -ENOMEM; errors of
@@ -186,7 +188,9 @@ static inline uint64_t hash_slot_bytes(const struct hash *hash, uint64_t address
 {
     const uint32_t slab = hash_slab_at_address(hash, address);
     const uint32_t known = slab < hash_slab_total(hash) ? hash->slab_classes[slab] : 0;
-    return known == 0 ? 0 : (uint64_t)hash_class_grains(known - 1) * HASH_GRAIN_BYTES;
+    const uint32_t end =
+        hash_slab_grains(&hash->shape) - (uint32_t)(address % hash_slab_grains(&hash->shape));
+    return known == 0 ? 0 : (uint64_t)base_min(hash_class_grains(known - 1), end) * HASH_GRAIN_BYTES;
 }
 
 /* ---- being a client: clients.c ------------------------------------------------------------------ */

@@ -159,6 +159,25 @@ int hash_slabs_adopt(struct hash *hash, uint32_t client, uint64_t deadline_ns)
     return error;
 }
 
+/* Note that this client does not own a slab any more. */
+static void disown_slab(struct hash *hash, struct hash_slab *slab)
+{
+    struct hash_class *class = &hash->classes[slab->class_number];
+    uint32_t kept = 0, place = 0;
+    for (uint32_t i = 0; i < class->free_count; i++) {
+        if (hash_slab_at_address(hash, class->free[i]) != slab->number)
+            class->free[kept++] = class->free[i];
+    }
+    class->free_count = kept;
+    class->slab_count--;
+    while (hash->own[place] != slab->number)
+        place++;
+    hash->own[place] = hash->own[--hash->own_count];
+    hash->slabs[slab->number] = NULL;
+    hash->slab_classes[slab->number] = 0;
+    base_free(&hash->node->memory, slab, slab_bytes(slab->slot_count));
+}
+
 int hash_slab_learn(struct hash *hash, uint64_t address, uint64_t deadline_ns)
 {
     const uint32_t number = hash_slab_at_address(hash, address);
@@ -203,6 +222,33 @@ static bool is_placed(const struct hash *hash, uint64_t table_word)
     return *hash->place == '\0' || (table_word >> 2 & 0x3fff) == hash->place_tag;
 }
 
+/* Take a slab that nobody has. @param word  its @return 0; -EAGAIN: another client was faster; errors */
+static int take_free_slab(struct hash *hash, uint32_t number, uint64_t word, uint32_t class_number,
+                          uint64_t deadline_ns)
+{
+    const uint64_t mine = hash_slab_word(word, hash->client + 1, class_number);
+    const uint64_t bytes = word == 0 ? 0 : hash->shape.slab_bytes; /* 0: nobody has had it yet */
+    uint64_t offset;
+    struct tarn_space_region *table =
+        hash_table_of(hash, (uint64_t)number * hash_slab_grains(&hash->shape), &offset);
+    uint8_t *before = bytes == 0 ? NULL : base_alloc(&hash->node->memory, bytes);
+    int error = bytes != 0 && before == NULL ? -ENOMEM : 0;
+    if (error == 0 && bytes != 0)
+        error = hash_read(table, offset, before, bytes, deadline_ns);
+    if (error == 0)
+        error = hash_swap(hash, hash->session, hash->head, hash_slab_at(&hash->shape, number), word, mine,
+                          mine, deadline_ns);
+    if (error == 0)
+        error = own_slab(hash, number, class_number, false);
+    struct hash_slab *slab = hash->slabs[number];
+    for (uint32_t i = 0; error == 0 && bytes != 0 && i < slab->slot_count;
+         i++) /* generations of records that were there */
+        slab->slots[i] =
+            before[(uint64_t)i * hash_class_grains(class_number) * HASH_GRAIN_BYTES] & HASH_SLOT_GENERATION;
+    base_free(&hash->node->memory, before, bytes);
+    return error;
+}
+
 /* Take a slab of a table that nobody has. @return 0; -ENOSPC; errors */
 static int take_slab_of(struct hash *hash, uint32_t table, uint32_t class_number, uint64_t deadline_ns)
 {
@@ -214,14 +260,11 @@ static int take_slab_of(struct hash *hash, uint32_t table, uint32_t class_number
         int error = hash_read(hash->head, hash_slab_at(&hash->shape, table * all + first), words,
                               count * UINT64_C(8), deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
-            const uint32_t number = table * all + first + i;
-            const uint64_t mine = hash_slab_word(words[i], hash->client + 1, class_number);
             if (hash_slab_owner(words[i]) != 0)
                 continue;
-            error = hash_swap(hash, hash->session, hash->head, hash_slab_at(&hash->shape, number), words[i],
-                              mine, mine, deadline_ns);
+            error = take_free_slab(hash, table * all + first + i, words[i], class_number, deadline_ns);
             if (error == 0)
-                return own_slab(hash, number, class_number, false);
+                return 0;
             error = error == -EAGAIN || error == -ECONNRESET ? 0 : error;
         }
         if (error != 0)
@@ -382,18 +425,109 @@ static int look_for_replaced(struct hash *hash, uint32_t class_number, uint64_t 
     return error != 0 ? error : found > 0 ? 0 : -ENOENT;
 }
 
-/* Look at all slots of a class, if need be. @return 0: one was found, and rests; -ENOENT; errors */
-static int look_at_all(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+/* Look at all slots of a class. @param until_found  until one is found @return 0: one was found, and rests; -ENOENT; errors */
+static int look_at_all(struct hash *hash, uint32_t class_number, bool until_found, uint64_t deadline_ns)
 {
     const uint32_t slots = hash_slab_grains(&hash->shape) / hash_class_grains(class_number);
     const uint64_t rounds = (uint64_t)hash->classes[class_number].slab_count * (slots / LOOK_SLOTS + 1) + 1;
+    bool is_found = false;
     int error = -ENOENT;
-    for (uint64_t i = 0; i < rounds && error == -ENOENT; i++)
+    for (uint64_t i = 0; i < rounds && error == -ENOENT; i++) {
         error = look_for_replaced(hash, class_number, deadline_ns);
+        is_found = is_found || error == 0;
+        error = error == 0 && !until_found ? -ENOENT : error;
+    }
+    return is_found && error == -ENOENT ? 0 : error;
+}
+
+/* ---- slabs that are given back ------------------------------------------------------------------ */
+
+/* Find a slab of another class that no record is in. @param ret_rests  whether there is one whose slots rest as yet @return NULL: there is none */
+static struct hash_slab *find_unused(struct hash *hash, uint32_t class_number, bool *ret_rests)
+{
+    uint32_t slot;
+    *ret_rests = false;
+    for (uint32_t i = 0; i < hash->own_count; i++)
+        hash->slabs[hash->own[i]]->free_count = hash->slabs[hash->own[i]]->resting_count = 0;
+    for (uint32_t number = 0; number < HASH_CLASSES_MAX; number++) {
+        struct hash_class *class = &hash->classes[number];
+        if (number == class_number)
+            continue;
+        end_rests(hash, class);
+        for (uint32_t i = 0; i < class->free_count; i++)
+            slab_of(hash, class->free[i], &slot)->free_count++;
+        for (uint32_t i = 0; i < class->resting_count; i++)
+            slab_of(hash, class->resting[(class->resting_first + i) % class->resting_room].address, &slot)
+                ->resting_count++;
+    }
+    for (uint32_t i = 0; i < hash->own_count; i++) {
+        struct hash_slab *slab = hash->slabs[hash->own[i]];
+        if (slab->free_count == slab->slot_count)
+            return slab;
+        *ret_rests = *ret_rests || slab->free_count + slab->resting_count == slab->slot_count;
+    }
+    return NULL;
+}
+
+/* Give a slab of another class back that no record is in. @return 0; -EAGAIN: one can be given back before long; -ENOENT; errors */
+static int give_slab_back(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    bool rests;
+    uint64_t word = 0;
+    struct hash_slab *slab = find_unused(hash, class_number, &rests);
+    if (slab == NULL)
+        return rests ? -EAGAIN : -ENOENT;
+    const uint64_t at = hash_slab_at(&hash->shape, slab->number), session = hash->session;
+    disown_slab(hash, slab);
+    int error = hash_read(hash->head, at, &word, sizeof(word), deadline_ns);
+    const uint64_t nobodys = hash_slab_word(word, 0, hash_slab_class(word));
+    if (error == 0 && hash_slab_owner(word) == hash->client + 1)
+        error = hash_swap(hash, session, hash->head, at, word, nobodys, nobodys, deadline_ns);
     return error;
 }
 
+/* Take a slab for one of another class. @return 0: one was taken, or can be before long; -ENOSPC, -ENOENT; errors */
+static int exchange_slab(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    int error = give_slab_back(hash, class_number, deadline_ns);
+    if (error == -ENOENT) {
+        for (uint32_t i = 0; i < HASH_CLASSES_MAX && error == -ENOENT; i++) {
+            if (i == class_number || hash->classes[i].slab_count == 0)
+                continue;
+            error = look_at_all(hash, i, false, deadline_ns);
+            error = error == 0 ? -ENOENT : error;
+        }
+        if (error == -ENOENT)
+            error = give_slab_back(hash, class_number, deadline_ns);
+    }
+    if (error == 0)
+        error = take_slab(hash, class_number, deadline_ns);
+    return error == -EAGAIN ? 0 : error;
+}
+
 /* ---- slots -------------------------------------------------------------------------------------- */
+
+/* Look everywhere for slots, because all slabs have owners. @return 0; -ENOSPC; errors */
+static int find_last_slots(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
+{
+    struct hash_class *class = &hash->classes[class_number];
+    if (class->resting_count > 0)
+        return 0;
+    if (task_now() < class->full_ns)
+        return -ENOSPC;
+    int error = look_at_all(hash, class_number, true, deadline_ns);
+    if (error == -ENOENT) {
+        error = hash_inherit(hash, deadline_ns);
+        if (error == 0)
+            error = look_at_all(hash, class_number, true, deadline_ns);
+    }
+    if (error == -ENOENT)
+        error = exchange_slab(hash, class_number, deadline_ns);
+    if (error != -ENOENT && error != -ENOSPC)
+        return error;
+    class->full_ns = task_now() + rest_ns(hash);
+    return -ENOSPC;
+}
 
 /* Find slots that may be written, or that rest. @return 0; -ENOSPC; errors */
 static int find_slots(struct hash *hash, uint32_t class_number, uint64_t deadline_ns)
@@ -404,16 +538,7 @@ static int find_slots(struct hash *hash, uint32_t class_number, uint64_t deadlin
         error = look_for_replaced(hash, class_number, deadline_ns);
     if (error == -ENOENT || (error == 0 && class->found_percent < GOOD_PERCENT))
         error = take_slab(hash, class_number, deadline_ns);
-    if (error == -ENOSPC && class->resting_count > 0)
-        error = 0;
-    if (error == -ENOSPC)
-        error = look_at_all(hash, class_number, deadline_ns);
-    if (error == -ENOENT) {
-        error = hash_inherit(hash, deadline_ns);
-        if (error == 0)
-            error = look_at_all(hash, class_number, deadline_ns);
-    }
-    return error == -ENOENT ? -ENOSPC : error;
+    return error == -ENOSPC ? find_last_slots(hash, class_number, deadline_ns) : error;
 }
 
 /* Take a free slot, if there is one. */
@@ -437,6 +562,16 @@ static bool pop_free(struct hash *hash, uint32_t class_number, uint64_t *ret_add
     return true;
 }
 
+/* Take a free slot that is longer than need be. */
+static bool pop_longer(struct hash *hash, uint32_t class_number, uint64_t *ret_address,
+                       uint64_t *ret_generation)
+{
+    do
+        class_number++;
+    while (class_number < HASH_CLASSES_MAX && !pop_free(hash, class_number, ret_address, ret_generation));
+    return class_number < HASH_CLASSES_MAX;
+}
+
 int hash_slot_take(struct hash *hash, uint64_t bytes, uint64_t deadline_ns, uint64_t *ret_address,
                    uint64_t *ret_generation)
 {
@@ -455,6 +590,8 @@ int hash_slot_take(struct hash *hash, uint64_t bytes, uint64_t deadline_ns, uint
         else if (hash->classes[class_number].free_count == 0)
             error = find_slots(hash, class_number, deadline_ns);
         task_mutex_unlock(&hash->control);
+        if (error == -ENOSPC && pop_longer(hash, class_number, ret_address, ret_generation))
+            return 0;
         if (error != 0)
             return error;
         if (hash->classes[class_number].free_count == 0 && task_back_off(&pause_ns, deadline_ns) != 0)
