@@ -258,8 +258,12 @@ void kv_hash_free(struct kv_hash *self)
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-#define OWN_CHUNKS       32u /* of the memory of a space of its own, at least */
-#define OWN_SLABS        64u
+#define OWN_CHUNKS 32u /* of the memory of a space of its own, at least */
+#define OWN_SLABS                                                                                            \
+    64u /* of which each client has some for each length of records; of little memory twice as many */
+#define LITTLE_BYTES                                                                                         \
+    (UINT64_C(64)                                                                                            \
+     << 20) /* memcached's memory if nothing is said, in which a value of 1,000,000 bytes has room */
 #define CHUNK_BYTES_MIN  (UINT64_C(64) << 10)
 #define SLAB_BYTES_MAX   (UINT64_C(2) << 20)    /* a value of 1 MiB, memcached's longest, has room */
 #define OWN_OPERATION_NS (100 * BASE_NS_PER_MS) /* nothing is far away */
@@ -287,8 +291,8 @@ static int begin_own(struct kv_hash *self)
         return -EINVAL;
     }
     self->wanted.capacity = (memory_bytes - index_bytes) / chunk_bytes * chunk_bytes;
-    self->wanted.slab_bytes =
-        (uint32_t)base_min(power_of_two_to(url->memory_bytes / OWN_SLABS), SLAB_BYTES_MAX);
+    const uint64_t slabs = url->memory_bytes < LITTLE_BYTES ? 2 * OWN_SLABS : OWN_SLABS;
+    self->wanted.slab_bytes = (uint32_t)base_min(power_of_two_to(url->memory_bytes / slabs), SLAB_BYTES_MAX);
     self->wanted.operation_ns = OWN_OPERATION_NS;
     (void)snprintf(self->url.space_namespace, sizeof(self->url.space_namespace), OWN_NAMESPACE);
     (void)snprintf(self->url.name, sizeof(self->url.name), OWN_STORE);

@@ -181,6 +181,21 @@ def a_hash_store_is_for_all_clients(tarn, client):
             server.stop()
 
 
+def small_hash_stores_are_filled_by_many_threads(tarn, _client):
+    """Each thread has parts of the memory of its own, for each length; none is said to be full when there is much room."""
+    with Server(tarn, "--store=h:hash,memory=16M", "--port=0", "--threads=8") as server, contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Connection(server.of("h"))) for _ in range(16)]
+        lengths = [int(50 * 1.3 ** i) for i in range(12)]
+        for number in range(10000):
+            answer = connections[number % 16].set(b"%d" % number, b"v" * lengths[number * 7 % 12])
+            expect(answer == b"STORED", f"{number} is not stored: {answer}")
+        expect(connections[0].ask(b"flush_all\r\n") == b"OK", "it is not flushed")
+        for number in range(1000):
+            answer = connections[number % 16].set(b"%d" % number, b"v" * 2000)
+            expect(answer == b"STORED", f"{number} is not stored after others, which were shorter: {answer}")
+        server.stop()
+
+
 def sigterm_ends_all_in_good_order(tarn, client):
     """Under load by every protocol; what was acknowledged by the depot is there."""
     with serving.folder() as folder:
@@ -341,6 +356,6 @@ def kv_listeners_have_secrets(tarn, client):
 
 
 if __name__ == "__main__":
-    serving.run([what_one_protocol_stores_the_other_reads, a_hash_store_is_for_all_clients, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
+    serving.run([what_one_protocol_stores_the_other_reads, a_hash_store_is_for_all_clients, small_hash_stores_are_filled_by_many_threads, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
                  addresses_that_are_taken_are_told, memory_of_caches_is_beside, every_depot_is_fitted_and_dumped, a_file_names_stores,
                  kv_listeners_have_secrets], sys.argv[1], sys.argv[2])
