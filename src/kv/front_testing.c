@@ -134,12 +134,6 @@ static void front_ends_flush(struct testing_fabric *testing)
     testing_store_letters(self);
     assert_int_equal(kv_flush(self->kv, 0), 0);
     testing_expect_no_letters(self);
-    if (self->info.kind == kv_kind_hash) {
-        assert_int_equal(kv_flush(self->kv, task_wall(testing->node) + 900 * BASE_NS_PER_SECOND),
-                         -EOPNOTSUPP);
-        testing_kv_close(self);
-        return;
-    }
     assert_int_equal(kv_flush(self->kv, task_wall(testing->node) + 900 * BASE_NS_PER_SECOND), 0);
     testing_store_letters(self);
     testing_expect_value(self, "a", 10, 'a');

@@ -45,12 +45,85 @@ static void run_ops(struct kv_hash_client *client, struct hash_op *ops, size_t c
     }
 }
 
+/* ---- flushing ----------------------------------------------------------------------------------- */
+
+/* A flush under way. */
+struct flush {
+    struct kv_hash_client *client;
+    uint64_t timeout_ns;
+};
+
+static int remove_seen(void *arg, const void *key, size_t key_len, const void *value,
+                       const struct tarn_record_info *info)
+{
+    const struct flush *flush = arg;
+    struct hash_op op = {.kind = HASH_DELETE,
+                         .key = key,
+                         .key_len = key_len,
+                         .options = {.condition = TARN_PUT_IF_VERSION, .if_version = info->version}};
+    (void)value;
+    run_ops(flush->client, &op, 1, task_now() + flush->timeout_ns);
+    return op.error == -EEXIST || op.error == -ENOENT
+               ? 0
+               : op.error; /* another one has come meanwhile, or none is left */
+}
+
+static int flush_now(struct kv_hash *self)
+{
+    struct flush flush = {.timeout_ns = self->timeout_ns};
+    int error = kv_hash_take(self, deadline_of(self), &flush.client);
+    if (error != 0)
+        return error;
+    error = hash_scan(flush.client->hash, remove_seen, &flush, self->timeout_ns);
+    kv_hash_give(flush.client);
+    return error;
+}
+
+/* Carry out a flush whose moment has come; others wait for its end. */
+static int flush_if_due(struct kv_hash *self)
+{
+    const uint64_t when_ns = atomic_load_explicit(&self->flush_ns, memory_order_relaxed);
+    if (base_likely(when_ns == KV_HASH_NEVER) || task_wall(self->kv.node) < when_ns)
+        return 0;
+    int error = task_mutex_lock(&self->flushing, TASK_FOREVER);
+    if (error != 0)
+        return error;
+    if (atomic_load_explicit(&self->flush_ns, memory_order_relaxed) == when_ns)
+        error = flush_now(self);
+    if (error == 0) {
+        uint64_t expected = when_ns;
+        (void)atomic_compare_exchange_strong(&self->flush_ns, &expected, KV_HASH_NEVER);
+    }
+    task_mutex_unlock(&self->flushing);
+    return error;
+}
+
+/* Take the caller's client. */
+static int take_client(struct kv_hash *self, struct kv_hash_client **ret_client)
+{
+    int error = flush_if_due(self);
+    return error != 0 ? error : kv_hash_take(self, deadline_of(self), ret_client);
+}
+
+/* The next call at that moment or later carries it out. Others who use a store of a space would not know of it. */
+static int hash_store_flush(struct tarn_kv *kv, uint64_t when_ns)
+{
+    struct kv_hash *self = hash_of(kv);
+    const bool is_later = when_ns > task_wall(kv->node);
+    if (is_later && self->own == NULL)
+        return -EOPNOTSUPP;
+    atomic_store_explicit(&self->flush_ns, is_later ? when_ns : KV_HASH_NEVER, memory_order_relaxed);
+    return is_later ? 0 : flush_now(self);
+}
+
+/* ---- the calls of one operation ------------------------------------------------------------------- */
+
 /* Run one operation by the caller's client. */
 static int run_op(struct tarn_kv *kv, struct hash_op *op)
 {
     struct kv_hash_client *client;
+    int error = take_client(hash_of(kv), &client);
     const uint64_t deadline_ns = deadline_of(hash_of(kv));
-    int error = kv_hash_take(hash_of(kv), deadline_ns, &client);
     if (error != 0)
         return error;
     run_ops(client, op, 1, deadline_ns);
@@ -136,7 +209,7 @@ static void get_few(struct kv_hash_client *client, struct tarn_get *gets, size_t
 static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 {
     struct kv_hash_client *client;
-    int error = kv_hash_take(hash_of(kv), deadline_of(hash_of(kv)), &client);
+    int error = take_client(hash_of(kv), &client);
     for (size_t i = 0; i < count && error != 0; i++)
         gets[i].error = error;
     if (error != 0)
@@ -152,8 +225,8 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
 {
     struct kv_hash_client *client;
     struct fetched fetched = {.value = NULL};
+    int error = take_client(hash_of(kv), &client);
     const uint64_t deadline_ns = deadline_of(hash_of(kv));
-    int error = kv_hash_take(hash_of(kv), deadline_ns, &client);
     if (error != 0)
         return error;
     error = fetch(client, key, key_len, GUESS_BYTES, deadline_ns, &fetched);
@@ -196,7 +269,7 @@ static int hash_store_delete(struct tarn_kv *kv, const void *key, size_t key_len
 static int hash_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     struct kv_hash_client *client;
-    int error = kv_hash_take(hash_of(kv), deadline_of(hash_of(kv)), &client);
+    int error = take_client(hash_of(kv), &client);
     if (error != 0)
         return error;
     error = hash_scan(client->hash, visit, arg, hash_of(kv)->timeout_ns);
@@ -246,8 +319,8 @@ static int hash_store_update(struct tarn_kv *kv, const void *key, size_t key_len
 {
     struct kv_hash_client *client;
     struct fetched old = {.value = NULL};
+    int error = take_client(hash_of(kv), &client);
     const uint64_t deadline_ns = deadline_of(hash_of(kv));
-    int error = kv_hash_take(hash_of(kv), deadline_ns, &client);
     if (error != 0)
         return error;
     do {
@@ -284,25 +357,6 @@ static int decide_expiry(void *arg, const struct tarn_record_info *old, const vo
 static int hash_store_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
 {
     return hash_store_update(kv, key, key_len, decide_expiry, &expiry_ns, NULL);
-}
-
-static int remove_seen(void *arg, const void *key, size_t key_len, const void *value,
-                       const struct tarn_record_info *info)
-{
-    struct tarn_kv *kv = arg;
-    struct hash_op op = {.kind = HASH_DELETE,
-                         .key = key,
-                         .key_len = key_len,
-                         .options = {.condition = TARN_PUT_IF_VERSION, .if_version = info->version}};
-    (void)value;
-    int error = run_op(kv, &op);
-    return error == -EEXIST || error == -ENOENT ? 0
-                                                : error; /* another one has come meanwhile, or none is left */
-}
-
-static int hash_store_flush(struct tarn_kv *kv, uint64_t when_ns)
-{
-    return when_ns <= task_wall(kv->node) ? hash_store_scan(kv, remove_seen, kv) : -EOPNOTSUPP;
 }
 
 /* ---- values that are shown ------------------------------------------------------------------------ */
@@ -359,7 +413,7 @@ static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, 
     size_t shown = 0;
     (void)room;
     uint8_t *values = base_alloc(account, at_once * GUESS_BYTES);
-    int error = values == NULL ? -ENOMEM : kv_hash_take(hash_of(kv), deadline_of(hash_of(kv)), &client);
+    int error = values == NULL ? -ENOMEM : take_client(hash_of(kv), &client);
     while (error == 0 && shown < count) {
         const size_t some = base_min(count - shown, at_once);
         const size_t more = show_few(client, gets + shown, some, values, visit, arg);

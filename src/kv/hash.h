@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define KV_HASH_NEVER     UINT64_MAX
 #define KV_THREAD_CLIENTS 8 /* the most plain threads that call at once; others wait */
 
 struct kv_hash;
@@ -49,6 +50,8 @@ struct kv_hash {
     uint8_t secret[TARN_SPACE_SECRET_MAX]; /* of the namespace */
     uint32_t secret_bytes;                 /* 0: it has none */
     uint64_t timeout_ns;
+    _Atomic uint64_t flush_ns; /* when all records go; KV_HASH_NEVER: no flush is ordered */
+    struct task_mutex flushing;
     struct kv_hash_client
         *_Atomic clients[TASK_SCHEDS_MAX]; /* by the index of the scheduler; each belongs to that alone */
     struct task_semaphore thread_permits;  /* permits for clients of plain threads */

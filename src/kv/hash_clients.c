@@ -334,6 +334,8 @@ int kv_hash_begin(struct kv_hash *self, const struct kv_url *url, const struct t
 {
     struct kv_hash_client *client;
     task_semaphore_init(&self->thread_permits, KV_THREAD_CLIENTS);
+    task_mutex_init(&self->flushing);
+    self->flush_ns = KV_HASH_NEVER;
     self->timeout_ns = options->timeout_ns == 0 ? KV_TIMEOUT_NS : options->timeout_ns;
     self->url = *url;
     self->wanted = (struct hash_shape){.capacity = url->memory_bytes,

@@ -84,7 +84,7 @@ base_must_check int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len
  * Remove every record that was stored before a moment.
  *
  * @param when_ns  civil time at which the records go: now or later. A later time replaces that of an earlier call
- * @return 0: the order is as durable as the store is; -EOPNOTSUPP, for a hash store also for a later time; -ENOSPC, -EROFS, -EIO of a depot. Yields.
+ * @return 0: the order is as durable as the store is; -EOPNOTSUPP, for a hash store of a space also for a later time; -ENOSPC, -EROFS, -EIO of a depot. Yields.
  *
  * A cache is flushed partition by partition; each is locked for about 1 ms per 80 MiB of its index.
  */

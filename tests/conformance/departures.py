@@ -87,10 +87,8 @@ def main():
     began = time.time()
     with serving.folder() as folder, Tarn(sys.argv[1], f"{folder}/store", "--mode=device") as server:
         speaker = Speaker(server.address)
-        tests = [named(name, lambda conversations=conversations: answered(speaker, conversations)) for name, conversations in CONVERSATIONS.items()]
-        if not serving.HASH:  # it knows no flush at a moment to come
-            tests.append(named("flushes before the start", lambda: flushes_before_the_start(server.address, began)))
-        serving.run(tests)
+        serving.run([named(name, lambda conversations=conversations: answered(speaker, conversations)) for name, conversations in CONVERSATIONS.items()] +
+                    [named("flushes before the start", lambda: flushes_before_the_start(server.address, began))])
 
 
 if __name__ == "__main__":
