@@ -362,8 +362,7 @@ static int hash_store_touch(struct tarn_kv *kv, const void *key, size_t key_len,
 /* ---- values that are shown ------------------------------------------------------------------------ */
 
 /* Show the outcome of a get, whose value is fetched first if it was longer than expected. @return as `visit` */
-static bool show_value(struct kv_hash_client *client, struct tarn_get *get, const uint8_t *value,
-                       kv_get_function *visit, void *arg)
+static bool show_value(struct kv_hash_client *client, struct tarn_get *get, kv_get_function *visit, void *arg)
 {
     struct tarn_lease lease = {.data = NULL};
     struct fetched fetched = {.value = NULL};
@@ -371,10 +370,10 @@ static bool show_value(struct kv_hash_client *client, struct tarn_get *get, cons
         get->error = fetch(client, get->key, get->key_len, get->info.value_bytes, deadline_of(client->store),
                            &fetched);
         get->info = fetched.info;
-        value = fetched.value;
+        get->value = fetched.value;
     }
     if (get->error == 0) {
-        lease.data = value;
+        lease.data = get->value;
         lease.bytes = get->info.value_bytes;
     }
     const bool is_taken = visit(arg, get, &lease);
@@ -386,20 +385,14 @@ static bool show_value(struct kv_hash_client *client, struct tarn_get *get, cons
 static size_t show_few(struct kv_hash_client *client, struct tarn_get *gets, size_t count, uint8_t *values,
                        kv_get_function *visit, void *arg)
 {
-    struct tarn_get some[GETS_AT_ONCE];
     size_t shown = 0;
-    for (size_t i = 0; i < count; i++)
-        some[i] = (struct tarn_get){.key = gets[i].key,
-                                    .key_len = gets[i].key_len,
-                                    .value = values + i * GUESS_BYTES,
-                                    .value_room = GUESS_BYTES};
-    get_few(client, some, count, deadline_of(client->store));
-    for (; shown < count; shown++) {
-        gets[shown].error = some[shown].error;
-        gets[shown].info = some[shown].info;
-        if (!show_value(client, &gets[shown], some[shown].value, visit, arg))
-            break;
+    for (size_t i = 0; i < count; i++) {
+        gets[i].value = values + i * GUESS_BYTES;
+        gets[i].value_room = GUESS_BYTES;
     }
+    get_few(client, gets, count, deadline_of(client->store));
+    while (shown < count && show_value(client, &gets[shown], visit, arg))
+        shown++;
     return shown;
 }
 
