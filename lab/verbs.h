@@ -13,6 +13,7 @@ extern const struct bench_verb lab_verb_growth;
 extern const struct bench_verb lab_verb_hot;
 extern const struct bench_verb lab_verb_index;
 extern const struct bench_verb lab_verb_memcache;
+extern const struct bench_verb lab_verb_nessie;
 extern const struct bench_verb lab_verb_restart;
 extern const struct bench_verb lab_verb_rfp;
 extern const struct bench_verb lab_verb_rpc;
