@@ -1,8 +1,11 @@
 /* Locks and what is done under them: intents, recovery, and moving keys to other slots of theirs. */
 #include "hash/hash_internal.h"
 
-#define NODES_MAX 256u /* slots that are looked at for a way to an empty one */
-#define LEVEL_MAX 32u  /* of these in one step */
+#define NODES_MAX                                                                                            \
+    4096u /* slots that are looked at for a way to an empty one: with three slots a key, up to a load of 0.9 there is one */
+#define MOVES_MAX 32u   /* keys that are moved along such a way */
+#define LEVEL_MAX 32u   /* slots whose keys are read in one step */
+#define BUCKETS   1024u /* of those slots, to find them again */
 
 /* ---- intents and locks -------------------------------------------------------------------------- */
 
@@ -288,34 +291,41 @@ struct node {
     uint64_t word;
     uint32_t
         from; /* the node from which a key would come here; NODES_MAX: none, it is one of the new key's slots */
+    uint32_t moves;            /* that would be needed, if it was empty */
+    uint32_t next;             /* in its bucket, and 1; 0: it is the last */
     struct hash_record record; /* the header of the record that is there … */
     bool has_record;           /* … if it could be read */
 };
 
 struct search {
     uint32_t count;
+    uint32_t buckets[BUCKETS]; /* the first node, and 1; 0: there is none */
     struct node nodes[NODES_MAX];
 };
 
-static bool has_node(const struct search *search, uint64_t slot)
+static void add_node(struct search *search, struct hash_place place, uint32_t from)
 {
-    for (uint32_t i = 0; i < search->count; i++) {
-        if (search->nodes[i].place.slot == slot)
-            return true;
+    uint32_t *bucket = &search->buckets[place.slot % BUCKETS];
+    for (uint32_t i = *bucket; i > 0; i = search->nodes[i - 1].next) {
+        if (search->nodes[i - 1].place.slot == place.slot)
+            return;
     }
-    return false;
+    search->nodes[search->count] =
+        (struct node){.place = place,
+                      .from = from,
+                      .moves = from == NODES_MAX ? 0 : search->nodes[from].moves + 1,
+                      .next = *bucket};
+    *bucket = ++search->count;
 }
 
 /* Add the slots of a key that were not met yet. @param from  the node where the key is */
 static void add_nodes(const struct hash *hash, struct search *search, hash_key key, uint32_t growth,
                       uint32_t from)
 {
-    for (uint32_t rank = 0; rank < hash->shape.ranks && search->count < NODES_MAX; rank++) {
-        const uint64_t slot = hash_slot_of(&hash->shape, key, growth, rank);
-        if (!has_node(search, slot))
-            search->nodes[search->count++] =
-                (struct node){.place = {.growth = growth, .slot = slot}, .from = from};
-    }
+    for (uint32_t rank = 0; rank < hash->shape.ranks && search->count < NODES_MAX; rank++)
+        add_node(search,
+                 (struct hash_place){.growth = growth, .slot = hash_slot_of(&hash->shape, key, growth, rank)},
+                 from);
 }
 
 /* Read the words of some nodes. */
@@ -384,7 +394,7 @@ static int find_way(struct hash *hash, struct hash_io *io, struct search *search
             if (error != 0)
                 return error;
             for (; expanded < end; expanded++) {
-                if (search->nodes[expanded].has_record)
+                if (search->nodes[expanded].has_record && search->nodes[expanded].moves < MOVES_MAX)
                     add_nodes(hash, search, search->nodes[expanded].record.key,
                               search->nodes[expanded].place.growth, expanded);
             }
@@ -396,7 +406,7 @@ static int find_way(struct hash *hash, struct hash_io *io, struct search *search
 int hash_make_room(struct hash *hash, hash_key key, uint64_t deadline_ns)
 {
     struct base_account *account = &hash->node->memory;
-    struct search *search = base_alloc(account, sizeof(*search));
+    struct search *search = base_map(account, BASE_PAGE_BYTES, sizeof(*search)); /* most use little of it */
     struct hash_io *io = hash_io_get(hash);
     int error = search == NULL || io == NULL ? -ENOMEM : hash_learn_tables(hash, deadline_ns);
     if (error == 0) {
@@ -405,6 +415,6 @@ int hash_make_room(struct hash *hash, hash_key key, uint64_t deadline_ns)
     }
     if (io != NULL)
         hash_io_put(hash, io);
-    base_free(account, search, sizeof(*search));
+    base_unmap(account, search, sizeof(*search));
     return error;
 }
