@@ -11,7 +11,7 @@ enum {
     TOUCHED_NS = 430000000,    /* a gigabyte, by one processor */
     REGISTERED_NS = 100000000, /* of pages that are there */
     DELAY_NS_BITS = 20,        /* up to a millisecond */
-    DOMAINS_COMPARED = 4,      /* after each round of a node, in a timed world */
+    SOME_COMPARED = 4,         /* domains, and regions of each, after each round of a node in a timed world */
 };
 
 #define GENERATOR UINT64_C(0x6661627269633a73) /* sets its numbers apart from the world's */
@@ -327,25 +327,31 @@ void sim_net_leave(struct sim_node *node)
     sim_connections_look(net);
 }
 
-static void check_domain(const struct sim_domain *domain)
-{
-    base_list_for_each(item, &domain->regions)
-        sim_region_compare(base_container_of(item, struct sim_region, link));
-}
-
-/* All domains; while something is measured, of many some, and those that come next the next time. */
-static void check_device(struct sim_device *device)
+/* Look at all that are in a list; while something is measured, of many at some, and at those that come next the next time. */
+static void check_list(struct base_list *list, bool is_timed,
+                       void (*check)(struct base_list *item, bool is_timed))
 {
     uint32_t count = 0;
-    base_list_for_each(item, &device->domains) {
-        check_domain(base_container_of(item, struct sim_domain, link));
-        if (++count == DOMAINS_COMPARED && device->net->world->timed)
+    base_list_for_each(item, list) {
+        check(item, is_timed);
+        if (++count == SOME_COMPARED && is_timed)
             break;
     }
-    if (count != DOMAINS_COMPARED || !device->net->world->timed)
+    if (count != SOME_COMPARED || !is_timed)
         return;
     for (; count > 0; count--)
-        base_list_push_back(&device->domains, base_list_pop_front(&device->domains));
+        base_list_push_back(list, base_list_pop_front(list));
+}
+
+static void check_region(struct base_list *item, bool is_timed)
+{
+    (void)is_timed;
+    sim_region_compare(base_container_of(item, struct sim_region, link));
+}
+
+static void check_domain(struct base_list *item, bool is_timed)
+{
+    check_list(&base_container_of(item, struct sim_domain, link)->regions, is_timed, check_region);
 }
 
 void sim_net_check(const struct sim_node *node)
@@ -353,7 +359,7 @@ void sim_net_check(const struct sim_node *node)
     base_list_for_each(item, &node->world->net->devices) {
         struct sim_device *device = base_container_of(item, struct sim_device, link);
         if (device->node == node)
-            check_device(device);
+            check_list(&device->domains, node->world->timed, check_domain);
     }
 }
 
