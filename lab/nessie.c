@@ -92,13 +92,17 @@ static void print_bin(struct lab_figures *figures, const char *series, uint64_t 
         return;
     }
     struct base_json json;
-    lab_figures_begin(&json, figures, series, "percent of slots", percent);
+    lab_figures_begin(&json, figures, series, "percent of slots taken", percent);
+    base_json_string(&json, "unit", "moves a new key");
+    base_json_double(&json, "y", moves);
     base_json_u64(&json, "puts", bin->puts);
-    base_json_double(&json, "moves", moves);
-    base_json_u64(&json, "p50_ns", bin->p50_ns);
-    base_json_u64(&json, "p99_ns", bin->p99_ns);
-    base_json_u64(&json, "p99.9_ns", bin->p999_ns);
-    base_json_u64(&json, "max_ns", bin->max_ns);
+    lab_figures_end(&json, figures);
+    lab_figures_begin(&json, figures, series, "percent of slots taken (PUT, 99.9th percentile)", percent);
+    base_json_string(&json, "unit", "us");
+    base_json_double(&json, "y", (double)bin->p999_ns / 1e3);
+    base_json_double(&json, "p50_us", (double)bin->p50_ns / 1e3);
+    base_json_double(&json, "p99_us", (double)bin->p99_ns / 1e3);
+    base_json_double(&json, "max_us", (double)bin->max_ns / 1e3);
     lab_figures_end(&json, figures);
 }
 
