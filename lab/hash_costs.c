@@ -91,14 +91,15 @@ static struct lab_hash_world_options usual_world(uint64_t slots, uint32_t ranks,
                                             (uint64_t)CHUNK_BYTES); /* until the second index is half full */
     const uint64_t memory =
         base_align_up((capacity + 64 * slots) / MACHINES, (uint64_t)CHUNK_BYTES) + 8 * (uint64_t)CHUNK_BYTES;
-    return (struct lab_hash_world_options){.machines = MACHINES,
-                                           .memory_bytes = memory,
-                                           .chunk_bytes = CHUNK_BYTES,
-                                           .shape = {.slots = slots,
-                                                     .capacity = capacity,
-                                                     .slab_bytes = SLAB_BYTES,
-                                                     .ranks = ranks,
-                                                     .filter_bits = filter_bits}};
+    return (struct lab_hash_world_options){
+        .machines = MACHINES,
+        .memory_bytes = memory,
+        .chunk_bytes = CHUNK_BYTES,
+        .shape = {.slots = slots,
+                  .capacity = capacity,
+                  .slab_bytes = SLAB_BYTES,
+                  .ranks = ranks,
+                  .filter_bits = filter_bits != 0 ? filter_bits : HASH_NO_FILTER}};
 }
 
 /* ---- costs -------------------------------------------------------------------------------------- */
