@@ -30,6 +30,10 @@ enum {
      * bucket, the record, the answer, the slot of the result. Client: the key to ask for, the call, its result. */
     RFP_SERVER_PLACES = 7,
     RFP_CLIENT_PLACES = 3,
+    /* Likewise of the hash store. Client: the key to ask for, the operation, its step with the words, its four READs in the
+     * space's list of what is posted, the record, the room for its value. Server: what RFP's server touches, and two more words. */
+    HASH_CLIENT_PLACES = 9,
+    HASH_SERVER_PLACES = RFP_SERVER_PLACES + 2,
 
     /* Cell §4: 1.04 M READs of 1 KB a second of an area of 1 GB, limited by operations. */
     CELL_IN_KOPS = 1040,
@@ -112,6 +116,12 @@ const struct sim_costs sim_costs_rfp = {.name = "rfp",
                                         .source = "RFP Table II, and a count of what is touched",
                                         .server_ns = RFP_SERVER_PLACES * RFP_ACCESS_PS / 1000,
                                         .client_ns = RFP_CLIENT_PLACES * RFP_ACCESS_PS / 1000};
+
+/* Nessie prints no access of its processors (Xeon E5-2620 v2, section 6). */
+const struct sim_costs sim_costs_nessie = {.name = "nessie",
+                                           .source = "RFP Table II, and a count of what is touched",
+                                           .server_ns = HASH_SERVER_PLACES * RFP_ACCESS_PS / 1000,
+                                           .client_ns = HASH_CLIENT_PLACES * RFP_ACCESS_PS / 1000};
 
 const struct sim_pages sim_pages_rstore = {
     .name = "rstore",

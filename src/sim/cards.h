@@ -18,6 +18,7 @@ struct sim_costs {
 };
 
 extern const struct sim_costs sim_costs_rfp;
+extern const struct sim_costs sim_costs_nessie; /* client: of an operation of a client-driven store */
 
 /* What the memory of a machine costs it, whichever of its processes ask: a gigabyte of pages. For sim_net_options(). */
 struct sim_pages {

@@ -307,6 +307,54 @@ void sim_node_pause(struct sim_node *node, uint64_t until_ns)
         base_container_of(item, struct sim_sched, link)->paused_until_ns = until_ns;
 }
 
+/* ---- cores ----------------------------------------------------------------------------------- */
+
+void sim_node_share(struct sim_node *node, const struct sim_share *share)
+{
+    base_assert(node->world->timed && share->cores > 0 && share->turn_ns > 0);
+    base_list_for_each(item, &node->scheds) {
+        struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
+        if (sched->number - share->first < share->count)
+            sched->share = *share;
+    }
+}
+
+/* Whether it has its core all the time. */
+static bool has_core(const struct sim_sched *sched, uint64_t at_ns)
+{
+    const struct sim_share *share = &sched->share;
+    return share->count + share->others <= share->cores || at_ns < share->from_ns;
+}
+
+/* Threads have the cores round robin: in each turn the next ones, as many as there are cores. */
+uint64_t sim_sched_turn(const struct sim_sched *sched, uint64_t from_ns)
+{
+    const struct sim_share *share = &sched->share;
+    const uint64_t threads = share->count + share->others;
+    if (has_core(sched, from_ns) || from_ns > TASK_FOREVER / 2)
+        return from_ns;
+    const uint64_t turn = (from_ns - share->from_ns) / share->turn_ns;
+    uint64_t later = 0;
+    while ((sched->number - share->first + threads - (turn + later) * share->cores % threads) % threads >=
+           share->cores)
+        later++;
+    return later == 0 ? from_ns : share->from_ns + (turn + later) * share->turn_ns;
+}
+
+uint64_t sim_sched_after(const struct sim_sched *sched, uint64_t from_ns, uint64_t for_ns)
+{
+    const struct sim_share *share = &sched->share;
+    while (!has_core(sched, from_ns)) {
+        from_ns = sim_sched_turn(sched, from_ns);
+        const uint64_t left_ns = share->turn_ns - (from_ns - share->from_ns) % share->turn_ns;
+        if (for_ns <= left_ns)
+            break;
+        for_ns -= left_ns;
+        from_ns += left_ns;
+    }
+    return from_ns + for_ns;
+}
+
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 static void forget_node(struct sim_node *node)

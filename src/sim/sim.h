@@ -163,6 +163,19 @@ uint32_t sim_node_running(const struct sim_node *node);
  */
 void sim_node_pause(struct sim_node *node, uint64_t until_ns);
 
+/* Cores that some schedulers of a node share with threads that always have work, which are nobody's: they have them in turns. */
+struct sim_share {
+    uint32_t first, count; /* schedulers of the node */
+    uint32_t others;       /* threads besides these */
+    uint32_t cores;        /* 1 or more */
+    uint64_t turn_ns;      /* for how long a thread has a core, if there are more threads than cores */
+    uint64_t from_ns;      /* when the first turn begins, before which nothing is shared */
+};
+
+/** Let schedulers of a node run in a timed world only when they have a core. A later call for the same schedulers takes the place of
+ * an earlier one. */
+void sim_node_share(struct sim_node *node, const struct sim_share *share);
+
 /**
  * End the node in good order: stop its schedulers, let their tasks end, free everything. What the
  * system under test has not given back is a bug, and asserted. Outside.

@@ -46,6 +46,7 @@ struct sim_sched {
     uint64_t timer_moment_ns; /* of the world: the same */
     bool is_preempted;        /* within a task */
     uint32_t number;          /* in its node, from 0 */
+    struct sim_share share;   /* of cores with other threads; no cores: it has its own */
 };
 
 /* A task or thread of sim_spawn() and sim_thread(). */
@@ -81,6 +82,12 @@ uint64_t sim_node_clock(const struct sim_node *node, uint64_t world_ns);
 
 /** The first moment of the world at which the clock of a node tells a time, TASK_FOREVER for that. */
 uint64_t sim_node_moment(const struct sim_node *node, uint64_t clock_ns);
+
+/** The first moment from another one on at which a scheduler has a core. */
+uint64_t sim_sched_turn(const struct sim_sched *sched, uint64_t from_ns);
+
+/** The moment when a scheduler has had a core for some time, from a moment on. */
+uint64_t sim_sched_after(const struct sim_sched *sched, uint64_t from_ns, uint64_t for_ns);
 
 /** The calling task loses its processor to others for a while, which is drawn: up to 2^bits_max ns. */
 void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max);

@@ -185,14 +185,16 @@ static void run_event(struct sim_world *world)
 /* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
 static uint64_t ready_ns(const struct sim_node *node, struct sim_sched *sched)
 {
-    if (sched->is_preempted || task_sched_runnable(sched->sched))
-        return sched->paused_until_ns;
-    const uint64_t timer_ns = task_sched_next_timer(sched->sched);
-    if (timer_ns != sched->timer_ns) {
-        sched->timer_ns = timer_ns;
-        sched->timer_moment_ns = sim_node_moment(node, timer_ns);
+    uint64_t ready = sched->paused_until_ns;
+    if (!sched->is_preempted && !task_sched_runnable(sched->sched)) {
+        const uint64_t timer_ns = task_sched_next_timer(sched->sched);
+        if (timer_ns != sched->timer_ns) {
+            sched->timer_ns = timer_ns;
+            sched->timer_moment_ns = sim_node_moment(node, timer_ns);
+        }
+        ready = base_max(ready, sched->timer_moment_ns);
     }
-    return base_max(sched->timer_moment_ns, sched->paused_until_ns);
+    return sched->share.cores == 0 ? ready : sim_sched_turn(sched, base_max(ready, node->world->now_ns));
 }
 
 void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max)
@@ -223,7 +225,7 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
     world->now_ns += took_ns;
     if (world->charged_ns > 0) {
         sim_note(world, "charged", world->charged_ns, 0);
-        sched->paused_until_ns = world->now_ns + world->charged_ns;
+        sched->paused_until_ns = sim_sched_after(sched, world->now_ns, world->charged_ns);
         world->charged_ns = 0;
     }
     if (!world->timed && base_random_below(&world->order, world->pause_one_in) == 0) {

@@ -415,6 +415,56 @@ static void who_is_preempted_can_be_cut_off(void)
     }
 }
 
+/* ---- shared cores ---------------------------------------------------------------------------- */
+
+struct worker {
+    uint64_t took_ns;
+};
+
+/* Have 4 ms of a core, in one piece, and then 4 ms in many. */
+static void work(void *arg)
+{
+    struct worker *worker = arg;
+    const uint64_t begin_ns = task_now();
+    task_charge(4000000);
+    for (uint32_t i = 0; i < 1000; i++) {
+        (void)task_sleep(1);
+        task_charge(4000);
+    }
+    worker->took_ns = task_now() - begin_ns;
+}
+
+/* Two tasks of the node on so many cores with so many others. @return what the slower one took */
+static uint64_t work_among(uint32_t cores, uint32_t others)
+{
+    const struct sim_world_options options = {.seed = 1, .timed = true};
+    const struct sim_share share = {.count = 2, .cores = cores, .others = others, .turn_ns = 100000};
+    struct worker workers[2];
+    struct sim_world *world;
+    base_assert(sim_world_open(&options, &world) == 0);
+    struct sim_node *node = sim_test_node(world, 2);
+    sim_node_share(node, &share);
+    for (uint32_t i = 0; i < 2; i++)
+        base_assert(sim_spawn(node, i, "worker", work, &workers[i]) == 0);
+    base_assert(sim_world_run(world, TASK_FOREVER, NULL, NULL) == 0);
+    base_assert(sim_node_close(node) == 0);
+    sim_world_close(world);
+    return base_max(workers[0].took_ns, workers[1].took_ns);
+}
+
+/* A thread of n has its share of the cores. */
+static void shared_cores_are_had_in_turns(void)
+{
+    static const struct {
+        uint32_t cores, others;
+        uint64_t ms; /* for 8 ms of each */
+    } cases[] = {{2, 0, 8}, {4, 2, 8}, {1, 0, 16}, {1, 1, 24}, {2, 2, 16}, {3, 4, 16}, {2, 1, 12}};
+    for (size_t i = 0; i < base_array_count(cases); i++) {
+        const uint64_t took_us = work_among(cases[i].cores, cases[i].others) / 1000;
+        base_assert(took_us >= cases[i].ms * 1000 - 200 && took_us <= cases[i].ms * 1000 + 400);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +480,7 @@ int main(void)
         SIM_TEST(a_cut_node_does_nothing_more),
         SIM_TEST(who_is_preempted_takes_its_scheduler_along),
         SIM_TEST(who_is_preempted_can_be_cut_off),
+        SIM_TEST(shared_cores_are_had_in_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,6 +210,7 @@ struct sim_op {
     struct tarn_fabric_op
         *posted; /* NULL: its poster was told of an error, or has ended; it goes on by itself */
     enum tarn_fabric_op_kind kind;
+    bool is_at_home; /* it goes past the card */
     enum sim_op_state state;
     enum sim_stage stage;
     struct sim_station *station; /* SIM_STAGE_QUEUED */

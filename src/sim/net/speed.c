@@ -82,6 +82,19 @@ static uint64_t way_ns(const struct sim_op *op)
     return (flight_ns(initiator_of(op)->device->card) + flight_ns(target_of(op)->device->card)) / 4;
 }
 
+static bool is_own(const struct sim_op *op)
+{
+    return initiator_of(op)->device == target_of(op)->device;
+}
+
+/* Whether an operation that begins goes past the card. */
+static bool is_at_home(const struct sim_op *op)
+{
+    const struct sim_net_options *options = &op->side->connection->net->options;
+    const bool is_bulk = op->region != NULL && (op->region->rights & TARN_FABRIC_BULK) != 0;
+    return is_own(op) && (options->owns_all || (options->owns_bulk && is_bulk));
+}
+
 /* ---- what is sent ------------------------------------------------------------------------------- */
 
 static void fly(struct sim_op *op, uint64_t arrives_ns)
@@ -133,6 +146,15 @@ static void enter(struct sim_op *op, struct sim_station *station, uint64_t amoun
         serve_next(station, world_of(op));
 }
 
+/* Go out over a link; what a node has from itself does not. */
+static void enter_link(struct sim_op *op, struct sim_station *sending, uint64_t bytes, enum sim_turn turn)
+{
+    if (is_own(op))
+        fly(op, world_of(op)->now_ns + way_ns(op));
+    else
+        enter(op, sending, bytes, turn);
+}
+
 /* A part of it was served: it goes on to the next part, or the next station. */
 static void pass(struct sim_op *op, uint64_t part)
 {
@@ -147,7 +169,8 @@ static void pass(struct sim_op *op, uint64_t part)
     if (station->serves_bytes)
         fly(op, arrives_ns);
     else
-        enter(op, &initiator_of(op)->sending, op->kind == TARN_FABRIC_READ ? 0 : op->bytes, SIM_TURN_REQUEST);
+        enter_link(op, &initiator_of(op)->sending, op->kind == TARN_FABRIC_READ ? 0 : op->bytes,
+                   SIM_TURN_REQUEST);
 }
 
 static void run_station(struct sim_event *event)
@@ -182,11 +205,15 @@ void sim_speed_send(struct sim_op *op)
         return;
     }
     sim_event_cancel(world, &op->event);
-    if (op->state == SIM_OP_GOING) {
+    if (op->state == SIM_OP_GOING)
+        op->is_at_home = is_at_home(op);
+    if (op->is_at_home) {
+        sim_event_at(world, &op->event, world->now_ns + (op->state == SIM_OP_GOING ? world->charged_ns : 0));
+    } else if (op->state == SIM_OP_GOING) {
         op->stage = SIM_STAGE_POSTED;
         sim_event_at(world, &op->event, world->now_ns + world->charged_ns);
     } else if (op->kind == TARN_FABRIC_READ && op->result == 0 && op->bytes > 0) {
-        enter(op, &target_of(op)->sending, op->bytes, SIM_TURN_ANSWER);
+        enter_link(op, &target_of(op)->sending, op->bytes, SIM_TURN_ANSWER);
     } else {
         fly(op, world->now_ns + way_ns(op)); /* takes no room */
     }
