@@ -167,12 +167,6 @@ void sim_event_cancel(struct sim_world *world, struct sim_event *event)
         base_heap_remove(&world->events, &event->node);
 }
 
-static bool event_is_due(const struct sim_world *world)
-{
-    const struct base_heap_node *first = base_heap_min(&world->events);
-    return first != NULL && first->key <= world->now_ns;
-}
-
 static void run_event(struct sim_world *world)
 {
     struct sim_event *event = base_container_of(base_heap_pop(&world->events), struct sim_event, node);
@@ -234,47 +228,54 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
     }
 }
 
-/* Do one of the things that can be done now, drawn. @return false: none can */
-static bool step(struct sim_world *world)
+/* The n-th scheduler that can run now. */
+static void step_nth(struct sim_world *world, uint64_t n)
 {
-    uint64_t choices = event_is_due(world) ? 1 : 0;
-    base_list_for_each(node_link, &world->nodes) {
-        const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(item, &node->scheds)
-            choices += ready_ns(node, base_container_of(item, struct sim_sched, link)) <= world->now_ns;
-    }
-    if (choices == 0)
-        return false;
-    uint64_t choice = choices == 1 ? 0 : base_random_below(&world->order, choices);
     base_list_for_each(node_link, &world->nodes) {
         struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(item, &node->scheds) {
             struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
-            if (ready_ns(node, sched) > world->now_ns)
-                continue;
-            if (choice-- == 0) {
+            if (ready_ns(node, sched) <= world->now_ns && n-- == 0) {
                 step_sched(world, node, sched);
-                return true;
+                return;
             }
         }
     }
-    run_event(world);
-    return true;
 }
 
-/* The moment when there is something to do again. */
-static uint64_t next_ns(const struct sim_world *world)
+/* Do one of the things that can be done now, drawn. @param ret_next_ns  else: the moment when there is something to do again
+ * @return false: there is nothing now */
+static bool step(struct sim_world *world, uint64_t *ret_next_ns)
 {
-    const struct base_heap_node *first = base_heap_min(&world->events);
-    uint64_t next = first == NULL ? TASK_FOREVER : first->key;
+    const struct base_heap_node *event = base_heap_min(&world->events);
+    struct sim_node *first_node = NULL;
+    struct sim_sched *first = NULL;
+    uint64_t ready_count = 0, next_ns = event == NULL ? TASK_FOREVER : event->key;
+    const bool is_event_due = next_ns <= world->now_ns;
     base_list_for_each(node_link, &world->nodes) {
-        const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
+        struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(item, &node->scheds) {
-            uint64_t ready = ready_ns(node, base_container_of(item, struct sim_sched, link));
-            next = base_min(next, ready);
+            struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
+            const uint64_t ready = ready_ns(node, sched);
+            next_ns = base_min(next_ns, ready);
+            if (ready > world->now_ns)
+                continue;
+            first_node = ready_count == 0 ? node : first_node;
+            first = ready_count++ == 0 ? sched : first;
         }
     }
-    return next;
+    const uint64_t choices = ready_count + (is_event_due ? 1 : 0);
+    *ret_next_ns = next_ns;
+    if (choices == 0)
+        return false;
+    const uint64_t choice = choices == 1 ? 0 : base_random_below(&world->order, choices);
+    if (choice == ready_count)
+        run_event(world);
+    else if (choice == 0)
+        step_sched(world, first_node, first);
+    else
+        step_nth(world, choice);
+    return true;
 }
 
 static bool all_ended(struct sim_world *world)
@@ -324,9 +325,10 @@ int sim_world_run(struct sim_world *world, uint64_t until_ns, sim_condition *don
             fail_unfinished(world, "no end in sight");
             return -ECANCELED;
         }
-        if (step(world))
+        uint64_t next;
+        if (step(world, &next))
             continue;
-        uint64_t next = base_min(next_ns(world), until_ns);
+        next = base_min(next, until_ns);
         if (next == TASK_FOREVER) {
             fail_unfinished(world, "deadlock: nothing can happen any more");
             return -EDEADLK;

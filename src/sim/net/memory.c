@@ -91,14 +91,45 @@ static void note_change(struct sim_region *region, uint64_t word, uint64_t befor
     }
 }
 
+static void note_for_other(struct sim_region *other, const uint8_t *memory, uint64_t before, uint64_t value)
+{
+    if (memory >= other->memory && memory < other->memory + other->bytes)
+        note_change(other, (uint64_t)(memory - other->memory) / SIM_WORD_BYTES, before, value);
+}
+
 /* Note for all other regions that have a word, too, that it changes. */
 static void note_for_others(const struct sim_region *region, const uint8_t *memory, uint64_t before,
                             uint64_t value)
 {
+    for (uint32_t i = 0; i < region->sharer_count && region->sharer_count <= SIM_SHARERS; i++)
+        note_for_other(region->sharers[i], memory, before, value);
+    if (region->sharer_count <= SIM_SHARERS)
+        return;
     base_list_for_each(item, &region->domain->device->net->regions) {
         struct sim_region *other = base_container_of(item, struct sim_region, every);
-        if (other != region && memory >= other->memory && memory < other->memory + other->bytes)
-            note_change(other, (uint64_t)(memory - other->memory) / SIM_WORD_BYTES, before, value);
+        if (other != region)
+            note_for_other(other, memory, before, value);
+    }
+}
+
+static void add_sharer(struct sim_region *region, struct sim_region *other)
+{
+    if (region->sharer_count < SIM_SHARERS)
+        region->sharers[region->sharer_count] = other;
+    region->sharer_count += region->sharer_count <= SIM_SHARERS ? 1 : 0;
+}
+
+/* Others do not know a region any more that goes. */
+static void remove_sharer(struct sim_region *gone)
+{
+    base_list_for_each(item, &gone->domain->device->net->regions) {
+        struct sim_region *region = base_container_of(item, struct sim_region, every);
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < region->sharer_count && region->sharer_count <= SIM_SHARERS; i++) {
+            if (region->sharers[i] != gone)
+                region->sharers[kept++] = region->sharers[i];
+        }
+        region->sharer_count = region->sharer_count <= SIM_SHARERS ? kept : region->sharer_count;
     }
 }
 
@@ -111,9 +142,11 @@ void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
         return;
     net->tick++;
     note_change(region, word, before, value);
-    if (region->shares_bytes)
+    if (region->sharer_count > 0)
         note_for_others(region, memory, before, value);
     memcpy(memory, &value, sizeof(value));
+    if (net->watched[sim_page_of(memory)] == 0)
+        return;
     base_list_for_each_safe(item, &net->watchers) {
         struct sim_watcher *watcher = base_container_of(item, struct sim_watcher, link);
         if (!watches(watcher, memory))
@@ -382,8 +415,10 @@ int sim_region_register(void *state, struct tarn_fabric_region *region)
     base_list_for_each(item, &domain->device->net->regions) {
         struct sim_region *other = base_container_of(item, struct sim_region, every);
         if (other != own && own->memory < other->memory + other->bytes &&
-            other->memory < own->memory + own->bytes)
-            own->shares_bytes = other->shares_bytes = true;
+            other->memory < own->memory + own->bytes) {
+            add_sharer(own, other);
+            add_sharer(other, own);
+        }
     }
     return 0;
 }
@@ -408,6 +443,8 @@ void sim_region_destroy(struct sim_region *region)
     base_assert(base_list_empty(&region->readers) && region->users == 0);
     base_list_remove(&region->link);
     base_list_remove(&region->every);
+    if (region->sharer_count > 0)
+        remove_sharer(region);
     domain->regions_count--;
     if (!region->is_callers) {
         domain->used_bytes[kind_of(region->rights)] -= region->bytes;
@@ -589,6 +626,15 @@ void sim_region_spoil(struct sim_op *op)
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */
 
+/* Count the words of a watcher, or take them away again. */
+static void count_watched(const struct sim_watcher *watcher, uint32_t by)
+{
+    for (uint32_t i = 0; i < watcher->count; i++) {
+        const struct sim_region *region = watcher->words[i].region->state;
+        watcher->device->net->watched[sim_page_of(region->memory + watcher->words[i].offset)] += by;
+    }
+}
+
 int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
                      uint32_t *ret_index)
 {
@@ -603,8 +649,10 @@ int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t
         struct sim_watcher watcher = {.device = device, .words = words, .count = count};
         task_wait_init(&watcher.wait);
         base_list_push_back(&device->net->watchers, &watcher.link);
+        count_watched(&watcher, 1);
         int error = task_wait_park(&watcher.wait, deadline_ns);
         base_list_remove(&watcher.link);
+        count_watched(&watcher, UINT32_MAX);
         if (error != 0)
             return error;
     }

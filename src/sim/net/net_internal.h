@@ -8,7 +8,9 @@
 #include "sim/sim_internal.h"
 
 #define SIM_WORD_BYTES        8
-#define SIM_BLOCK_WORDS       32 /* of exported memory that have one sum */
+#define SIM_SHARERS           4    /* regions with the same bytes that a region knows */
+#define SIM_PAGES             1024 /* places where watched words are counted */
+#define SIM_BLOCK_WORDS       32   /* of exported memory that have one sum */
 #define SIM_NET_ADDRESS_BYTES 108
 
 struct sim_net {
@@ -24,6 +26,7 @@ struct sim_net {
     struct base_list connections;      /* of struct sim_connection */
     struct base_list cuts;             /* of struct sim_cut */
     struct base_list watchers;         /* of struct sim_watcher */
+    uint32_t watched[SIM_PAGES];       /* words that they watch, by their page */
     struct base_list regions;          /* of struct sim_region: all that there are */
     uint64_t weights[SIM_BLOCK_WORDS]; /* of a word in its block's sum; odd */
 };
@@ -106,9 +109,9 @@ struct sim_region {
     uint64_t *
         sums; /* of each block of the memory, unless somebody stored in a plain way: its words by their weights */
     uint64_t compared_to;
-    struct base_list every; /* net->regions */
-    bool
-        shares_bytes; /* with another region of the world, now or earlier: then changes are looked for in all of them */
+    struct base_list every;                  /* net->regions */
+    struct sim_region *sharers[SIM_SHARERS]; /* regions that have bytes of this one, too, now or earlier */
+    uint32_t sharer_count;      /* more than there is room for: they are looked for in all regions */
     struct base_list readers;   /* of struct sim_op: READs in flight, in the order of their beginning */
     struct sim_change *changes; /* kept while there are any, oldest first */
     uint64_t change_count;
@@ -237,6 +240,12 @@ struct sim_op {
     uint64_t before;
     int32_t result;
 };
+
+/** Where the words of an address's page are counted that are watched: pages that share a place are looked at in vain. */
+static inline uint32_t sim_page_of(const void *address)
+{
+    return (uint32_t)((uintptr_t)address / 4096 % SIM_PAGES);
+}
 
 /* Somebody who waits for words. */
 struct sim_watcher {
