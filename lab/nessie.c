@@ -5,6 +5,9 @@
  */
 #include "lab/figures.h"
 #include "lab/hash_costs.h"
+#include "lab/nessie_run.h"
+#include "lab/rfp_run.h"
+#include "lab/speed_run.h"
 #include "lab/verbs.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +16,15 @@
 enum {
     LOAD_SLOTS = 65536,
     LOAD_CLIENTS = 4,
+    MACHINES = 10, /* Nessie §6 */
+    CORES = 12,
+    WORKERS = 3, /* of NessieSD, and clients beside them */
+    CLIENTS_BESIDE = 9,
+    SLOTS = 1 << 18,
+    KEYS = 40000, /* 15 % of the slots; the paper: 20 % */
+    TURN_NS = 100000,
+    SMALL_CORES = 6, /* §3.2 */
+    SMALL_RUN_NS = 2000000,
 };
 
 /* ---- round trips -------------------------------------------------------------------------------- */
@@ -159,16 +171,283 @@ static void fill_indexes(struct lab_figures *figures)
     fill_index(figures, 3, 4 * (uint64_t)LOAD_SLOTS); /* in four segments */
 }
 
+/* ---- one machine that serves -------------------------------------------------------------------- */
+
+static void print_value(struct lab_figures *figures, const char *series, const char *axis, uint64_t x,
+                        double y, const struct lab_nessie_result *result)
+{
+    if (!figures->json) {
+        (void)fprintf(figures->out, "  %-36s %-28s %6" PRIu64 " %8.3f M/s", series, axis, x, y);
+        if (result != NULL)
+            (void)fprintf(figures->out,
+                          "  p50 %.1f us  p99 %.1f us  %.2f operations, %.0f bytes, %.3f cached",
+                          (double)result->p50_ns / 1e3, (double)result->p99_ns / 1e3,
+                          (double)result->posted / (double)result->operations,
+                          (double)result->bytes / (double)result->operations,
+                          (double)result->cached / (double)result->operations);
+        (void)fputc('\n', figures->out);
+        return;
+    }
+    struct base_json json;
+    lab_figures_begin(&json, figures, series, axis, x);
+    base_json_string(&json, "unit", "M/s");
+    base_json_double(&json, "y", y);
+    base_json_u64(&json, "seed", figures->seed);
+    if (result != NULL) {
+        base_json_u64(&json, "operations", result->operations);
+        base_json_u64(&json, "p50_ns", result->p50_ns);
+        base_json_u64(&json, "p99_ns", result->p99_ns);
+        base_json_u64(&json, "posted", result->posted);
+        base_json_u64(&json, "bytes", result->bytes);
+        base_json_u64(&json, "cached", result->cached);
+        base_json_u64(&json, "repeated", result->repeated);
+    }
+    lab_figures_end(&json, figures);
+}
+
+/* One client machine with as many threads as cores READs from one server machine. */
+static void measure_reads(struct lab_figures *figures, const struct sim_card *card, const char *series,
+                          const char *axis, uint64_t x, uint64_t bytes)
+{
+    const struct lab_speed_options options = {.card = card,
+                                              .seed = figures->seed,
+                                              .clients = 1,
+                                              .threads = CORES,
+                                              .depth = 1,
+                                              .bytes = bytes,
+                                              .run_ns = SMALL_RUN_NS};
+    struct lab_speed_result result;
+    int error = figures->error == 0 ? lab_speed_measure(&options, &result) : figures->error;
+    lab_figures_note(figures, error);
+    if (error == 0)
+        print_value(figures, series, axis, x, (double)result.kops / 1e3, NULL);
+}
+
+/* The same client machine has its threads ask workers, which WRITE what they answer. */
+static void measure_answers(struct lab_figures *figures, const struct sim_card *card, const char *series,
+                            const char *axis, uint64_t x, uint32_t workers, uint32_t others, uint32_t bytes)
+{
+    const struct lab_rfp_phase phase = {
+        .for_ns = SMALL_RUN_NS, .server_ns = sim_costs_rfp.server_ns, .result_bytes = bytes};
+    const struct lab_rfp_options options = {
+        .card = card,
+        .costs = &sim_costs_rfp,
+        .seed = figures->seed,
+        .way = TARN_RPC_REPLY,
+        .workers = workers,
+        .machines = 1,
+        .clients = CORES,
+        .run_ns = SMALL_RUN_NS,
+        .phases = &phase,
+        .phase_count = 1,
+        .share = {.count = workers, .cores = SMALL_CORES, .others = others, .turn_ns = TURN_NS}};
+    struct base_account account;
+    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
+    struct lab_rfp_result *result = base_alloc(&account, sizeof(*result));
+    int error = result == NULL ? -ENOMEM : figures->error;
+    if (error == 0)
+        error = lab_rfp_measure(&options, result);
+    lab_figures_note(figures, error);
+    if (error == 0)
+        print_value(figures, series, axis, x, (double)result->kops / 1e3, NULL);
+    base_free(&account, result, sizeof(*result));
+    base_account_deinit(&account);
+}
+
+/* The paper's card by RFP's rates, and one that issues as many operations as it serves. */
+static struct sim_card card_of(bool is_even)
+{
+    struct sim_card card = *sim_card_find("roce-10g");
+    card.out_kops = is_even ? card.in_kops : card.out_kops;
+    return card;
+}
+
+static void draw_sizes(struct lab_figures *figures)
+{
+    static const uint32_t sizes[] = {8, 32, 128, 512, 1024, 2048, 4096};
+    for (unsigned even = 0; even < 2; even++) {
+        const struct sim_card card = card_of(even != 0);
+        for (size_t i = 0; i < base_array_count(sizes); i++) {
+            measure_reads(figures, &card, even != 0 ? "READ, even card" : "READ", "bytes", sizes[i],
+                          sizes[i]);
+            measure_answers(figures, &card, even != 0 ? "WR/WR, even card" : "WR/WR", "bytes", sizes[i], 1, 0,
+                            sizes[i]);
+        }
+    }
+}
+
+static void draw_contention(struct lab_figures *figures)
+{
+    static const uint32_t workers[] = {1, 3, 6};
+    const struct sim_card card = card_of(false);
+    for (uint32_t others = 0; others <= SMALL_CORES; others++)
+        measure_reads(figures, &card, "CD", "CPU workers", others, 8);
+    for (size_t i = 0; i < base_array_count(workers); i++) {
+        char series[8];
+        (void)snprintf(series, sizeof(series), "%" PRIu32, workers[i]);
+        for (uint32_t others = 0; others <= SMALL_CORES; others++)
+            measure_answers(figures, &card, series, "CPU workers", others, workers[i], others, 8);
+    }
+}
+
+/* ---- ten machines ------------------------------------------------------------------------------- */
+
+static struct lab_nessie_options usual_store(const struct lab_figures *figures, const struct sim_card *card,
+                                             bool is_served)
+{
+    return (struct lab_nessie_options){.card = card,
+                                       .seed = figures->seed,
+                                       .machines = MACHINES,
+                                       .workers = is_served ? WORKERS : 0,
+                                       .clients = is_served ? CLIENTS_BESIDE : CORES,
+                                       .ranks = 3,
+                                       .filter_bits = 7,
+                                       .slots = SLOTS,
+                                       .keys = KEYS,
+                                       .owns_bulk = true,
+                                       .turn_ns = TURN_NS};
+}
+
+static struct lab_nessie_point usual_point(uint32_t get_permille)
+{
+    return (struct lab_nessie_point){
+        .get_permille = get_permille, .cores = CORES, .lead_ns = 200000, .run_ns = 800000};
+}
+
+/* Measure a world's points. @param xs  of each point's mark on the axis */
+static void measure_store(struct lab_figures *figures, const struct lab_nessie_options *options,
+                          const struct lab_nessie_point *points, uint32_t count, const char *series,
+                          const char *axis, const uint64_t *xs)
+{
+    struct lab_nessie_result results[LAB_NESSIE_POINTS_MAX];
+    int error = figures->error == 0 ? lab_nessie_measure(options, points, count, results) : figures->error;
+    lab_figures_note(figures, error);
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        print_value(figures, series, axis, xs[i], (double)results[i].kops / 1e3, &results[i]);
+}
+
+static void draw_competing(struct lab_figures *figures)
+{
+    static const uint64_t others[] = {0, 1, 2, 4, 8, 12};
+    static const char *const series[] = {"Nessie", "NessieSD, pinned", "NessieSD, unpinned"};
+    const struct sim_card card = card_of(false);
+    for (size_t s = 0; s < base_array_count(series); s++) {
+        const struct lab_nessie_options options = usual_store(figures, &card, s > 0);
+        struct lab_nessie_point points[base_array_count(others)];
+        for (size_t i = 0; i < base_array_count(others); i++) {
+            points[i] = usual_point(900);
+            points[i].others = (uint32_t)others[i];
+            points[i].are_reserved = s == 1;
+            points[i].run_ns = 24 * (uint64_t)TURN_NS;
+        }
+        measure_store(figures, &options, points, base_array_count(others), series[s], "CPU workers", others);
+    }
+}
+
+static void draw_computing(struct lab_figures *figures)
+{
+    static const uint64_t us[] = {0, 5, 10, 20, 40, 80};
+    const struct sim_card card = card_of(false);
+    for (unsigned served = 0; served < 2; served++) {
+        const struct lab_nessie_options options = usual_store(figures, &card, served != 0);
+        struct lab_nessie_point points[base_array_count(us)];
+        for (size_t i = 0; i < base_array_count(us); i++) {
+            points[i] = usual_point(900);
+            points[i].work_ns = us[i] * 1000;
+            points[i].are_reserved = served != 0;
+            points[i].run_ns = base_max(points[i].run_ns, us[i] * 40000);
+        }
+        measure_store(figures, &options, points, base_array_count(us), served != 0 ? "NessieSD" : "Nessie",
+                      "us of work an operation", us);
+    }
+}
+
+/* Points by the share of GETs. */
+static void measure_gets(struct lab_figures *figures, const struct lab_nessie_options *options,
+                         const uint64_t *permilles, uint32_t count, const char *series)
+{
+    struct lab_nessie_point points[LAB_NESSIE_POINTS_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        points[i] = usual_point((uint32_t)permilles[i]);
+    measure_store(figures, options, points, count, series, "GETs of 1,000", permilles);
+}
+
+static void draw_locality(struct lab_figures *figures)
+{
+    static const uint64_t permilles[] = {500, 900, 1000};
+    char series[48];
+    for (unsigned way = 0; way < 3; way++) { /* by the card; past it; past an even one */
+        const struct sim_card card = card_of(way == 2);
+        for (uint32_t percent = 0; percent <= 80; percent += way == 0 ? 80 : 40) {
+            struct lab_nessie_options options = usual_store(figures, &card, false);
+            options.locality_percent = percent;
+            options.owns_bulk = way > 0;
+            (void)snprintf(series, sizeof(series), "%" PRIu32 " %%%s", percent,
+                           way == 0   ? ", by the card"
+                           : way == 2 ? ", even card"
+                                      : "");
+            measure_gets(figures, &options, permilles, base_array_count(permilles), series);
+        }
+    }
+}
+
+static void draw_filter(struct lab_figures *figures)
+{
+    static const uint32_t bits[] = {0, 3, 7, 11};
+    static const uint64_t localities[] = {0, 80};
+    char series[32];
+    for (unsigned even = 0; even < 2; even++) {
+        const struct sim_card card = card_of(even != 0);
+        for (size_t b = 0; b < base_array_count(bits); b++) {
+            for (size_t i = 0; i < base_array_count(localities); i++) {
+                const struct lab_nessie_point point = usual_point(900);
+                struct lab_nessie_options options = usual_store(figures, &card, false);
+                options.filter_bits = bits[b];
+                options.locality_percent = (uint32_t)localities[i];
+                (void)snprintf(series, sizeof(series), "%" PRIu32 " bits%s", bits[b],
+                               even != 0 ? ", even card" : "");
+                measure_store(figures, &options, &point, 1, series, "percent of local accesses",
+                              &localities[i]);
+            }
+        }
+    }
+}
+
+static void draw_zipf(struct lab_figures *figures)
+{
+    static const uint64_t permilles[] = {900, 990, 999, 1000};
+    static const double exponents[] = {0.7, 0.9};
+    static const char *const names[] = {"Nessie", "Nessie, cache", "NessieSD"};
+    const struct sim_card card = card_of(false);
+    char series[32];
+    for (size_t e = 0; e < base_array_count(exponents); e++) {
+        for (size_t n = 0; n < base_array_count(names); n++) {
+            struct lab_nessie_options options = usual_store(figures, &card, n == 2);
+            options.zipf = exponents[e];
+            options.cache_permille = n == 1 ? 10 : 0;
+            (void)snprintf(series, sizeof(series), "%s, %.1f", names[n], exponents[e]);
+            measure_gets(figures, &options, permilles, base_array_count(permilles), series);
+        }
+    }
+}
+
 static const struct lab_figure all_figures[] = {
     {"trips", "round trips, operations and bytes", count_trips},
     {"load", "moves and times of new keys by load; where the index grows", fill_indexes},
+    {"1", "READs, and answers that are written, by size", draw_sizes},
+    {"2", "the same with competing work on the server", draw_contention},
+    {"7", "competing work on all machines", draw_competing},
+    {"8", "work of the clients themselves", draw_computing},
+    {"9", "local accesses", draw_locality},
+    {"10", "filter bits", draw_filter},
+    {"11", "popular keys, and a cache", draw_zipf},
 };
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
 static const struct base_setting table[] = {
-    BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure, "Only this one: trips, load.",
-                  .metavar = "NAME"),
+    BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure,
+                  "Only this one: trips, load, 1, 2, or 7 to 11.", .metavar = "NAME"),
     BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),
 };
 

@@ -255,6 +255,8 @@ static void run_server(void *arg)
     struct tarn_rpc_stats stats;
     for (uint32_t i = 0; i < options->workers; i++)
         scheds[i] = sim_node_sched(rfp->server.node, i);
+    if (options->share.cores != 0)
+        sim_node_share(rfp->server.node, &options->share);
     base_assert(tarn_fabric_open(sim_node_tarn(rfp->server.node), "sim:", &rfp->server.fabric) == 0);
     base_assert(rpc_serve(rfp->server.fabric, rfp->server.name, &rfp->service, &serve_options, scheds,
                           options->workers, &server) == 0);

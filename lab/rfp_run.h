@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "sim/cards.h"
+#include "sim/sim.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <tarn/rpc.h>
@@ -50,6 +51,8 @@ struct lab_rfp_options {
     /* Instead of the cache: keys, values and fetch_bytes are 0 then, and phases begin with the run. */
     const struct lab_rfp_phase *phases;
     uint32_t phase_count;
+    struct sim_share
+        share; /* of the server's cores among its workers and others; no cores: each has its own */
     uint32_t
         idle; /* with phases: connections that each client calls once before the run; to LAB_RFP_IDLE_MAX */
 };

@@ -114,12 +114,14 @@ const struct sim_card sim_cards[SIM_CARDS + 1] = {
 
 const struct sim_costs sim_costs_rfp = {.name = "rfp",
                                         .source = "RFP Table II, and a count of what is touched",
+                                        .access_ns = RFP_ACCESS_PS / 1000,
                                         .server_ns = RFP_SERVER_PLACES * RFP_ACCESS_PS / 1000,
                                         .client_ns = RFP_CLIENT_PLACES * RFP_ACCESS_PS / 1000};
 
 /* Nessie prints no access of its processors (Xeon E5-2620 v2, section 6). */
 const struct sim_costs sim_costs_nessie = {.name = "nessie",
                                            .source = "RFP Table II, and a count of what is touched",
+                                           .access_ns = RFP_ACCESS_PS / 1000,
                                            .server_ns = HASH_SERVER_PLACES * RFP_ACCESS_PS / 1000,
                                            .client_ns = HASH_CLIENT_PLACES * RFP_ACCESS_PS / 1000};
 

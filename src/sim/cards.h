@@ -13,6 +13,7 @@
 struct sim_costs {
     const char *name;
     const char *source;
+    uint64_t access_ns; /* an access to memory */
     uint64_t server_ns; /* to take a request, look up its key, and leave the result or post it */
     uint64_t client_ns; /* to make a request and take its result; posting is in a card's round trip */
 };

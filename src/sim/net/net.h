@@ -59,9 +59,10 @@ struct sim_net_options {
      * each task that asks has a processor for it. */
     bool pages_in_turn;
 
-    /* What nodes with cards do with their own memory goes past their card, at once: with bulk regions, with all. Else it takes the
-     * way of a round trip through the card, but none of the link. */
+    /* What nodes with cards do with their own memory goes past their card, and takes own_ns: with bulk regions, with all. Else it
+     * takes the way of a round trip through the card, but none of the link. */
     bool owns_bulk, owns_all;
+    uint64_t own_ns;
 
     /* Regions of at least this size, peers' and a node's own, have addresses and no bytes, so that a world can have more
      * memory than its machine. Operations there take their time and move nothing, what an owner copies there is dropped, swaps

@@ -241,7 +241,7 @@ struct sim_op {
     int32_t result;
 };
 
-/** Where the words of an address's page are counted that are watched: pages that share a place are looked at in vain. */
+/** Where the words of an address's page are counted that are watched: pages that share a place are counted together. */
 static inline uint32_t sim_page_of(const void *address)
 {
     return (uint32_t)((uintptr_t)address / 4096 % SIM_PAGES);

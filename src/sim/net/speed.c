@@ -208,7 +208,9 @@ void sim_speed_send(struct sim_op *op)
     if (op->state == SIM_OP_GOING)
         op->is_at_home = is_at_home(op);
     if (op->is_at_home) {
-        sim_event_at(world, &op->event, world->now_ns + (op->state == SIM_OP_GOING ? world->charged_ns : 0));
+        const uint64_t own_ns = op->side->connection->net->options.own_ns;
+        sim_event_at(world, &op->event,
+                     world->now_ns + (op->state == SIM_OP_GOING ? world->charged_ns + own_ns : 0));
     } else if (op->state == SIM_OP_GOING) {
         op->stage = SIM_STAGE_POSTED;
         sim_event_at(world, &op->event, world->now_ns + world->charged_ns);
