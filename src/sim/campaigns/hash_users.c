@@ -215,7 +215,7 @@ static void scan_all(struct life *life, bool is_alone)
     for (uint32_t i = 0; i < history->keys; i++)
         scan.numbers[i] =
             sim_kv_begin(history, &(struct sim_kv_op){.kind = is_alone ? SIM_KV_GET : SIM_KV_SCAN, .key = i});
-    int error = hash_scan(life->hash, note_shown, &scan, task_now() + PATIENCE_NS);
+    int error = hash_scan(life->hash, note_shown, &scan, PATIENCE_NS);
     if (error != 0 && !(error == -ENODATA && life->play->is_lost) &&
         (is_alone || (!is_lost(error) && error != -EBUSY && error != -EUSERS) ||
          (is_lost(error) && !may_lose(life->play))))
