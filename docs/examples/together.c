@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 enum { STEPS = 1000 };
+static const char usual[] = "hash:space=unix:place.socket,memory=4M,"
+                            "namespace=both,store=counters";
 
 /* Add 1, and again if the other process was faster. */
 static int count(struct tarn_kv *store, unsigned *ret_count)
@@ -34,9 +36,7 @@ static int count(struct tarn_kv *store, unsigned *ret_count)
 
 int main(int argc, char **argv)
 {
-    const char *url = argc > 1 ? argv[1]
-                               : "hash:space=./place.socket,memory=4M,"
-                                 "namespace=both,store=counters";
+    const char *url = argc > 1 ? argv[1] : usual;
     /* before there is a node: its threads stay in one process */
     pid_t child = fork();
     struct tarn_node *node;

@@ -9,8 +9,9 @@
  *                                    (<tarn/space.h>), which any number of processes may use at once; with memory= it is made
  *                                    if it is not there, for records of that size together, and so is the namespace. Of
  *                                    several masters, "\," is between them. FILE has the namespace's secret, and is its
- *                                    owner's alone. NAME is the memory server for the records put here, if it has room. The
- *                                    fabric is shm: if the masters' addresses are paths, else tcp:, if none is said
+ *                                    owner's alone. NAME is the memory server for the records put here, if it has room; "*" the
+ *                                    one with the most free memory. A master is named as in tarn space, unix:PATH or
+ *                                    tarn://HOST:PORT, or without these; the fabric is shm: for paths, else tcp:, if none is said
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
  *   unix:PATH/STORE                  a store of a server on this machine, by its socket PATH, over the fabric's shm
  *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers hold together; a comma

@@ -253,7 +253,9 @@ int hash_open(struct tarn_node *node, struct tarn_space *space, struct tarn_spac
     hash->space = space;
     hash->of = of;
     (void)snprintf(hash->name, sizeof(hash->name), "%s", name);
-    (void)snprintf(hash->place, sizeof(hash->place), "%s", wanted->node == NULL ? "" : wanted->node);
+    hash->is_least_full = wanted->node != NULL && strcmp(wanted->node, HASH_LEAST_FULL) == 0;
+    (void)snprintf(hash->place, sizeof(hash->place), "%s",
+                   wanted->node == NULL || hash->is_least_full ? "" : wanted->node);
     hash->place_tag = (uint32_t)base_hash64(hash->place, strlen(hash->place), 0) & 0x3fff;
     task_mutex_init(&hash->control);
     base_list_init(&hash->free_io);

@@ -1,6 +1,7 @@
 /* What hash stores must do on every provider: run by the tests of each, in tasks and in plain threads. */
 #include "hash/conformance_testing.h"
-#include "hash/hash.h"
+#include "hash/hash_internal.h"
+#include "space/client.h"
 
 #define SOON TESTING_SECONDS(60)
 
@@ -313,28 +314,32 @@ static int count_record(void *arg, const void *key, size_t key_len, const void *
 static void grow_and_reuse(struct space_testing *self)
 {
     static struct counted counted;
+    const bool is_slow = self->testing->subject->is_slow;
+    const unsigned many = is_slow ? MANY / 6 : MANY;
+    struct hash_shape shape = small;
     struct client one, two;
     struct hash_stats stats, other;
+    shape.slots = is_slow ? 64 : small.slots;
+    shape.capacity = is_slow ? 2 * TESTING_CHUNK_BYTES : small.capacity;
     memset(&counted, 0, sizeof(counted));
-    open_client(self, &one, &small, 0);
-    open_client(self, &two, &small, 0);
-    for (unsigned first = 0; first < MANY; first += TOGETHER)
+    open_client(self, &one, &shape, 0);
+    open_client(self, &two, &shape, 0);
+    for (unsigned first = 0; first < many; first += TOGETHER)
         put_many(first % (2 * TOGETHER) == 0 ? &one : &two, first, 1);
-    for (unsigned first = 0; first < MANY; first += TOGETHER)
+    for (unsigned first = 0; first < many; first += TOGETHER)
         expect_many(&two, first, 1);
     hash_stats(one.hash, &stats);
     hash_stats(two.hash, &other);
-    assert_true(stats.slots >= 2048);
-    assert_true(stats.grown + other.grown >= 256 + 512 + 1024);
+    assert_true(stats.slots > many);
+    assert_true(stats.grown + other.grown >= stats.slots / 2 - shape.slots);
     assert_int_equal(hash_scan(two.hash, count_record, &counted, 60 * BASE_NS_PER_SECOND), 0);
-    assert_int_equal(counted.count, MANY);
-    for (unsigned i = 0; i < MANY; i++)
+    assert_int_equal(counted.count, many);
+    for (unsigned i = 0; i < many; i++)
         assert_int_equal(counted.seen[i], 1);
-    const unsigned versions = self->testing->subject->is_slow ? 5 : 12; /* more than there is room for */
-    for (unsigned version = 2; version < versions; version++) {
-        for (unsigned first = 0; first < MANY; first += TOGETHER)
+    for (unsigned version = 2; version < 12; version++) { /* more than there is room for */
+        for (unsigned first = 0; first < many; first += TOGETHER)
             put_many(version % 2 == 0 ? &one : &two, first, version);
-        for (unsigned first = 0; first < MANY; first += TOGETHER)
+        for (unsigned first = 0; first < many; first += TOGETHER)
             expect_many(version % 2 == 0 ? &two : &one, first, version);
     }
     hash_stats(one.hash, &stats);
@@ -413,6 +418,76 @@ static void a_full_store_says_so(struct testing_fabric *testing)
     space_testing_run(testing, 0, fill_up);
 }
 
+/* ---- where records are ---------------------------------------------------------------------------- */
+
+struct server {
+    const char *name;
+    uint32_t number;
+};
+
+static int note_number(void *arg, const struct tarn_space_server_row *row)
+{
+    struct server *server = arg;
+    if (strcmp(row->name, server->name) == 0)
+        server->number = row->number;
+    return 0;
+}
+
+/* Store records of more than three tables, by a client that has a place for them. @return number of tables that a server has of it */
+static unsigned put_at(struct space_testing *self, const char *node, struct server server)
+{
+    static char value[4000];
+    char key[16];
+    unsigned count = 0;
+    struct client client;
+    struct hash_shape shape = small;
+    shape.capacity = 12 * TESTING_CHUNK_BYTES;
+    const struct hash_options options = {.shape = &shape, .node = node};
+    client.space = space_testing_connect(self);
+    assert_int_equal(tarn_space_create_ns(client.space, "placed", NULL, 0, SOON, &client.of), 0);
+    assert_int_equal(
+        hash_open(self->testing->node, client.space, client.of, "users", &options, SOON, &client.hash), 0);
+    for (unsigned i = 0; i < 3 * TESTING_CHUNK_BYTES / sizeof(value); i++) {
+        (void)snprintf(key, sizeof(key), "key%u", i);
+        assert_int_equal(
+            put_if(&client, key, value, sizeof(value), (struct tarn_put_options){.note = 1}, NULL), 0);
+    }
+    assert_true(client.hash->table_count > 3);
+    for (unsigned i = 0; i < client.hash->table_count; i++) {
+        const struct client_link *link = client.hash->tables[i]->targets[0].link;
+        count += link != NULL && link->server == server.number;
+    }
+    hash_close(client.hash);
+    assert_int_equal(tarn_space_delete_ns(client.of, SOON), 0);
+    leave(&client);
+    return count;
+}
+
+/* Tables are made at the server that is named; or where the most memory is free. */
+static void place_records(struct space_testing *self)
+{
+    struct server server = {.name = space_testing_server_options(self, 1).name};
+    assert_int_equal(tarn_space_list_servers(self->space, note_number, &server, SOON), 0);
+    assert_true(put_at(self, server.name, server) > 3);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS);
+    const struct tarn_space_alloc_options there = {.placement = TARN_SPACE_ON_NODE, .node = server.name};
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "a", 24);
+    struct tarn_space_region *region;
+    assert_int_equal(tarn_space_alloc(of, 8 * TESTING_CHUNK_BYTES, &there, SOON, &region), 0);
+    assert_int_equal(tarn_space_release(of, UINT64_MAX, SOON), 0);
+    space_testing_await_free(self, TESTING_ALL_CHUNKS - 8);
+    assert_int_equal(put_at(self, HASH_LEAST_FULL, server), 0);
+    tarn_space_drop(region);
+    space_testing_delete(of);
+}
+
+static void records_are_put_in_their_place(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, place_records);
+}
+
+/* ---- other lengths ------------------------------------------------------------------------------ */
+
 /* Put records of a length until the store is full. @return number of records */
 static unsigned put_until_full(struct client *client, char letter, size_t bytes)
 {
@@ -481,6 +556,7 @@ static void records_change_their_lengths(struct testing_fabric *testing)
     EACH(conditions_are_met)                                                                                 \
     EACH(records_meet_conditions)                                                                            \
     EACH(the_index_grows_and_slots_are_used_again)                                                           \
+    EACH(records_are_put_in_their_place)                                                                     \
     EACH(slots_of_closed_clients_are_taken_over)                                                             \
     EACH(a_full_store_says_so)                                                                               \
     EACH(records_change_their_lengths)

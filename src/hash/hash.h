@@ -13,7 +13,8 @@
 #include "task/node.h"
 #include <tarn/space.h>
 
-#define HASH_NAME_MAX 32u /* bytes of a store's name, of the form of a namespace's */
+#define HASH_NAME_MAX   32u /* bytes of a store's name, of the form of a namespace's */
+#define HASH_LEAST_FULL "*" /* instead of a memory server's name: the one that has the most free memory */
 
 struct hash;
 
@@ -22,7 +23,7 @@ struct hash_options {
     const struct hash_shape *
         shape; /* what it is made with, if it is not there; a 0 is replaced by the default. NULL: it must be there */
     const char *
-        node; /* the memory server on which this client's records are put; NULL: on all in turn. Borrowed until return */
+        node; /* the memory server on which this client's records are put, or HASH_LEAST_FULL; NULL: on all in turn. Borrowed until return */
     uint64_t cache_bytes; /* of records that this client keeps, at most; 0: none */
 };
 

@@ -194,6 +194,35 @@ int hash_slab_learn(struct hash *hash, uint64_t address, uint64_t deadline_ns)
 
 /* ---- more slabs --------------------------------------------------------------------------------- */
 
+/* The memory server that has the most free memory, of those that were shown. */
+struct emptiest {
+    char name[TARN_SPACE_NAME_MAX + 1];
+    uint64_t free_bytes;
+};
+
+static int note_emptiest(void *arg, const struct tarn_space_server_row *server)
+{
+    struct emptiest *emptiest = arg;
+    if (server->is_there && !server->is_draining && server->free_bytes > emptiest->free_bytes) {
+        (void)snprintf(emptiest->name, sizeof(emptiest->name), "%s", server->name);
+        emptiest->free_bytes = server->free_bytes;
+    }
+    return 0;
+}
+
+/* Take a region for a table, where it is to be. */
+static int alloc_table(struct hash *hash, const char *name, uint64_t deadline_ns,
+                       struct tarn_space_region **ret_region)
+{
+    struct emptiest emptiest = {.free_bytes = 0};
+    int error =
+        hash->is_least_full ? tarn_space_list_servers(hash->space, note_emptiest, &emptiest, deadline_ns) : 0;
+    return error != 0
+               ? error
+               : hash_alloc(hash, name, hash->shape.table_bytes, false,
+                            hash->is_least_full ? emptiest.name : hash->place, deadline_ns, ret_region);
+}
+
 /* Make another table known that there is to be. @return 0; -EAGAIN: another client has done it; -ENOSPC */
 static int make_table(struct hash *hash, uint64_t deadline_ns)
 {
@@ -204,7 +233,7 @@ static int make_table(struct hash *hash, uint64_t deadline_ns)
     if (table == hash_tables(&hash->shape))
         return -ENOSPC;
     (void)snprintf(name, sizeof(name), "%s.table.%u", hash->name, table);
-    int error = hash_alloc(hash, name, hash->shape.table_bytes, false, hash->place, deadline_ns, &region);
+    int error = alloc_table(hash, name, deadline_ns, &region);
     if (error == -EEXIST) /* another client is at it, or was; what it made is as good */
         error = tarn_space_find(hash->of, name, deadline_ns, &region);
     if (error != 0)

@@ -231,6 +231,15 @@ static void urls_are_read(void **state)
     assert_string_equal(url.secret_path, "/a,b");
     assert_string_equal(url.node, "m1");
     assert_null(url.fabric);
+    assert_int_equal(
+        kv_url_read(&node->log, "hash:space=tarn://a:1\\,tarn://b:2\\,c:3,namespace=n,node=*,store=s", &url),
+        0);
+    assert_string_equal(url.masters, "a:1,b:2,c:3");
+    assert_string_equal(url.fabric, "tcp:");
+    assert_int_equal(kv_url_read(&node->log, "hash:space=unix:m.socket,namespace=n,store=s", &url), 0);
+    assert_string_equal(url.masters, "m.socket");
+    assert_string_equal(url.fabric, "shm:");
+    assert_int_equal(kv_url_read(&node->log, "hash:space=unix:,namespace=n,store=s", &url), -EINVAL);
     assert_int_equal(kv_url_memory("hash:memory=64M"), 64 << 20);
     assert_int_equal(kv_url_memory("hash:space=/m,namespace=n,store=s,memory=2M"), 0);
     assert_int_equal(kv_url_memory("file:a"), 0);

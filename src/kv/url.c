@@ -130,6 +130,28 @@ static const char *check_hash(const struct kv_url *url)
     return NULL;
 }
 
+/* Masters may be named as `tarn space` has them, too, with unix: or tarn:// before each address. */
+static void skip_schemes_of_masters(struct kv_url *url)
+{
+    static const char *const schemes[] = {"unix:", "tarn://"};
+    static const char *const fabrics[] = {"shm:", "tcp:"};
+    const char *from = url->masters;
+    char *to = url->masters;
+    do {
+        for (unsigned i = 0; i < base_array_count(schemes); i++) {
+            if (strncmp(from, schemes[i], strlen(schemes[i])) != 0)
+                continue;
+            from += strlen(schemes[i]);
+            url->fabric = url->fabric == NULL ? fabrics[i] : url->fabric;
+            break;
+        }
+        const size_t len = strcspn(from, ",") + 1;
+        memmove(to, from, len);
+        from += len;
+        to += len;
+    } while (to[-1] == ',');
+}
+
 static const char *read_hash(const char *text, struct kv_url *url)
 {
     const char *mark = strchr(text, '?');
@@ -139,6 +161,7 @@ static const char *read_hash(const char *text, struct kv_url *url)
                      "a hash store is named as hash:memory=SIZE[,slots=N][,ranks=N][,filter=N], or as "
                      "hash:space=ADDRESS,namespace=NAME,store=NAME[,secret=FILE][,node=NAME][,memory=SIZE…]",
                      url);
+    skip_schemes_of_masters(url);
     return wrong == NULL ? check_hash(url) : wrong;
 }
 
