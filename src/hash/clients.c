@@ -257,6 +257,7 @@ int hash_open(struct tarn_node *node, struct tarn_space *space, struct tarn_spac
     (void)snprintf(hash->place, sizeof(hash->place), "%s",
                    wanted->node == NULL || hash->is_least_full ? "" : wanted->node);
     hash->place_tag = (uint32_t)base_hash64(hash->place, strlen(hash->place), 0) & 0x3fff;
+    base_log_limit_init(&hash->full_limit, 1, 60 * BASE_NS_PER_SECOND);
     task_mutex_init(&hash->control);
     base_list_init(&hash->free_io);
     base_list_init(&hash->free_batches);

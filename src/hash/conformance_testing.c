@@ -346,7 +346,7 @@ static void grow_and_reuse(struct space_testing *self)
     assert_true(stats.reclaimed > 0);
     uint64_t keys = 0;
     assert_int_equal(hash_check(one.hash, SOON, &keys), 0);
-    assert_int_equal(keys, MANY);
+    assert_int_equal(keys, many);
     close_client(&one);
     close_client(&two);
 }

@@ -104,11 +104,11 @@ int hash_grow(struct hash *hash, uint64_t deadline_ns)
             error = hash_swap(hash, hash->session, hash->head, HASH_HEAD_VIEW, view, view + 1, view + 1,
                               deadline_ns);
         if (error == -ENOSPC)
-            base_error(&hash->node->log,
-                       "the index of a hash store is full, and the space has no memory for a larger one: add "
-                       "memory servers, or remove records",
-                       "store=\"%s\" slots=%" PRIu64, hash->name,
-                       hash_slots(&hash->shape, (uint32_t)(view / 2)));
+            base_error_limited(
+                &hash->node->log, &hash->full_limit,
+                "the index of a hash store is full, and the space has no memory for a larger one",
+                "store=\"%s\" slots=%" PRIu64 " remedy=\"add memory servers, or remove records\"", hash->name,
+                hash_slots(&hash->shape, (uint32_t)(view / 2)));
     } else if ((view & 1) != 0) { /* the larger one is full before all keys are in it: go on with those */
         error = hash_help_growth(hash, deadline_ns);
     } else {

@@ -128,6 +128,7 @@ struct hash {
     struct tarn_space_namespace *of;
     char name[HASH_NAME_MAX + 1];
     char place[TARN_SPACE_NAME_MAX + 1]; /* the memory server of its records; "": any */
+    struct base_log_limit full_limit;    /* of lines that say that the store is full */
     bool is_least_full;                  /* its tables are made where the most memory is free */
     uint32_t place_tag;
     struct hash_shape shape;

@@ -5,6 +5,7 @@
  *   free ── hash_slot_take() ──▶ being written ── hash_slot_use() ──▶ used ── replaced ──▶ resting ── two operations later ──▶ free
  */
 #include "hash/hash_internal.h"
+#include <inttypes.h>
 #include <stdio.h>
 
 #define LOOK_SLOTS 32u /* that are looked at together for replaced records */
@@ -555,6 +556,12 @@ static int find_last_slots(struct hash *hash, uint32_t class_number, uint64_t de
     if (error != -ENOENT && error != -ENOSPC)
         return error;
     class->full_ns = task_now() + rest_ns(hash);
+    BASE_LOG_LIMITED_AT(
+        &hash->node->log, &hash->full_limit, BASE_LOG_ERROR, "a hash store has no room for a record",
+        "store=\"%s\" memory=%" PRIu64 " slot_bytes=%" PRIu64
+        " remedy=\"remove records, or put them into a store that was made with more memory; a "
+        "client cannot use what other clients' slabs have free\"",
+        hash->name, hash->shape.capacity, (uint64_t)hash_class_grains(class_number) * HASH_GRAIN_BYTES);
     return -ENOSPC;
 }
 
