@@ -81,6 +81,15 @@ void hash_discard(struct tarn_space_region *region, uint64_t deadline_ns)
     tarn_space_drop(region);
 }
 
+/* Remove a head that is not finished, and the index that its maker may have made. */
+static void discard_head(struct hash *hash, uint64_t deadline_ns)
+{
+    struct tarn_space_info info;
+    tarn_space_info(hash->head, &info);
+    hash_remove_index(hash, 0, info.number, deadline_ns);
+    hash_discard(hash->head, deadline_ns);
+}
+
 /* Fill a new head, and make the first index. The shape is written last: without it the store is not there. */
 static int fill_head(struct hash *hash, uint64_t deadline_ns)
 {
@@ -130,7 +139,7 @@ static int make_store(struct hash *hash, const struct hash_shape *wanted, uint64
         return error;
     error = fill_head(hash, deadline_ns);
     if (error != 0) {
-        hash_discard(hash->head, deadline_ns);
+        discard_head(hash, deadline_ns);
         hash->head = NULL;
     }
     return error;
@@ -168,7 +177,7 @@ static int find_store(struct hash *hash, uint64_t deadline_ns)
     if (error == 0)
         return 0;
     if (error == -EAGAIN && task_now() >= patience_ns) {
-        hash_discard(hash->head, deadline_ns);
+        discard_head(hash, deadline_ns);
         error = -ENOENT;
     } else {
         tarn_space_drop(hash->head);

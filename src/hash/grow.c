@@ -23,8 +23,7 @@ static void name_index(const struct hash *hash, uint32_t growth, uint64_t attemp
     (void)snprintf(ret_name, TARN_SPACE_NAME_MAX + 1, "%s.index.%u.%" PRIu64, hash->name, growth, attempt);
 }
 
-/* Remove what a client has left that had begun to make an index. */
-static void remove_index(struct hash *hash, uint32_t growth, uint64_t attempt, uint64_t deadline_ns)
+void hash_remove_index(struct hash *hash, uint32_t growth, uint64_t attempt, uint64_t deadline_ns)
 {
     char name[TARN_SPACE_NAME_MAX + 1];
     struct tarn_space_region *region;
@@ -41,7 +40,7 @@ static int make_claimed(struct hash *hash, uint32_t growth, uint64_t claim, uint
     struct tarn_space_region *region;
     struct tarn_space_info info;
     name_index(hash, growth, claim >> 2, name);
-    remove_index(hash, growth, (claim >> 2) - 1, deadline_ns);
+    hash_remove_index(hash, growth, (claim >> 2) - 1, deadline_ns);
     int error = hash_alloc(hash, name, bytes, true, NULL, deadline_ns, &region);
     if (error !=
         0) /* -EEXIST: the claim's outcome was lost, and it is another client's; or the region's, and it is nobody's */
@@ -64,8 +63,12 @@ int hash_make_index(struct hash *hash, uint32_t growth, uint64_t deadline_ns)
 {
     uint64_t word = 0, seen = 0, since_ns = task_now(), pause_ns = 0;
     int error = 0;
-    if (growth == 0) /* by the maker of the store, which nobody else sees yet */
-        return make_claimed(hash, growth, (UINT64_C(1) << 2) | HASH_IS_TAKEN, deadline_ns);
+    if (growth ==
+        0) { /* by the maker of the store, which nobody else sees yet: named after its head, so that no other maker's is in the way */
+        struct tarn_space_info info;
+        tarn_space_info(hash->head, &info);
+        return make_claimed(hash, growth, (uint64_t)info.number << 2 | HASH_IS_TAKEN, deadline_ns);
+    }
     for (;;) {
         error = hash_read(hash->head, index_at(growth), &word, sizeof(word), deadline_ns);
         if (error != 0 || (word & HASH_IS_THERE) != 0)

@@ -311,6 +311,9 @@ base_must_check int hash_grow(struct hash *hash, uint64_t deadline_ns);
 /** Close some slots of an index that is being replaced. @return 0; errors. Yields. */
 base_must_check int hash_help_growth(struct hash *hash, uint64_t deadline_ns);
 
+/** Remove what a client has left that had begun to make an index. @param attempt  of growth 0 the number of the head's region. Yields. */
+void hash_remove_index(struct hash *hash, uint32_t growth, uint64_t attempt, uint64_t deadline_ns);
+
 /** Make the index of a growth. @return 0; errors. Yields. */
 base_must_check int hash_make_index(struct hash *hash, uint32_t growth, uint64_t deadline_ns);
 
