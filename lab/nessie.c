@@ -328,7 +328,7 @@ static void measure_store(struct lab_figures *figures, const struct lab_nessie_o
 
 static void draw_competing(struct lab_figures *figures)
 {
-    static const uint64_t others[] = {0, 1, 2, 4, 8, 12};
+    static const uint64_t others[] = {0, 1, 4, 12};
     static const char *const series[] = {"Nessie", "NessieSD, pinned", "NessieSD, unpinned"};
     const struct sim_card card = card_of(false);
     for (size_t s = 0; s < base_array_count(series); s++) {
@@ -338,7 +338,7 @@ static void draw_competing(struct lab_figures *figures)
             points[i] = usual_point(900);
             points[i].others = (uint32_t)others[i];
             points[i].are_reserved = s == 1;
-            points[i].run_ns = 24 * (uint64_t)TURN_NS;
+            points[i].run_ns = 16 * (uint64_t)TURN_NS;
         }
         measure_store(figures, &options, points, base_array_count(others), series[s], "CPU workers", others);
     }
@@ -403,7 +403,7 @@ static void measure_filter(struct lab_figures *figures, const struct sim_card *c
 
 static void draw_filter(struct lab_figures *figures)
 {
-    static const uint32_t bits[] = {0, 3, 7, 11};
+    static const uint32_t bits[] = {0, 7, 11};
     const struct sim_card card = card_of(false), even = card_of(true);
     for (size_t i = 0; i < base_array_count(bits); i++) {
         measure_filter(figures, &even, bits[i], 0, "0 % local, even card");
@@ -415,7 +415,7 @@ static void draw_filter(struct lab_figures *figures)
 
 static void draw_zipf(struct lab_figures *figures)
 {
-    static const uint64_t permilles[] = {900, 990, 999, 1000};
+    static const uint64_t permilles[] = {900, 999, 1000};
     static const double exponents[] = {0.7, 0.9};
     static const char *const names[] = {"Nessie", "Nessie, cache", "NessieSD"};
     const struct sim_card card = card_of(false);

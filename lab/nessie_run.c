@@ -16,7 +16,7 @@ enum {
     SLAB_BYTES = 256 << 10,
     RECORD_BYTES = 1280, /* that a record takes, with what slabs leave over */
     CACHED_BYTES = 1152, /* that it takes in a cache */
-    LOOKS = 60,          /* times as many, that fill a client's cache before it is measured */
+    LOOKS = 40,          /* times as many, that fill a client's cache before it is measured */
     SPARE_SLABS = 3,     /* of each client */
     BEGIN_NS = 50000,    /* after the last has come */
     CLIENTS_MAX = 12 * 12,

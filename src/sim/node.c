@@ -334,9 +334,10 @@ uint64_t sim_sched_turn(const struct sim_sched *sched, uint64_t from_ns)
     if (has_core(sched, from_ns) || from_ns > TASK_FOREVER / 2)
         return from_ns;
     const uint64_t turn = (from_ns - share->from_ns) / share->turn_ns;
+    const uint64_t place =
+        (sched->number - share->first) * threads / share->count; /* evenly among the others */
     uint64_t later = 0;
-    while ((sched->number - share->first + threads - (turn + later) * share->cores % threads) % threads >=
-           share->cores)
+    while ((place + threads - (turn + later) * share->cores % threads) % threads >= share->cores)
         later++;
     return later == 0 ? from_ns : share->from_ns + (turn + later) * share->turn_ns;
 }
