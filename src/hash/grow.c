@@ -46,6 +46,7 @@ static int make_claimed(struct hash *hash, uint32_t growth, uint64_t claim, uint
         0) /* -EEXIST: the claim's outcome was lost, and it is another client's; or the region's, and it is nobody's */
         return error == -EEXIST ? -EAGAIN : error;
     error = hash_zero(hash, region, bytes, deadline_ns);
+    const bool is_zero = error == 0;
     tarn_space_info(region, &info);
     if (error == 0)
         error = hash->session != 0
@@ -53,8 +54,8 @@ static int make_claimed(struct hash *hash, uint32_t growth, uint64_t claim, uint
                                 info.address | HASH_IS_THERE, claim, deadline_ns)
                     : tarn_space_write_at(hash->head, index_at(growth),
                                           &(uint64_t){info.address | HASH_IS_THERE}, 8, deadline_ns);
-    if (error != 0 && error != -ECONNRESET && error != -ETIMEDOUT)
-        error = base_min(error, tarn_space_free(region, deadline_ns)); /* no word tells where it is */
+    if (is_zero ? error == -EAGAIN : error != 0) /* no word tells where it is, and none will */
+        error = base_min(error, tarn_space_free(region, deadline_ns));
     tarn_space_drop(region);
     return error;
 }
