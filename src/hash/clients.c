@@ -90,19 +90,21 @@ static void discard_head(struct hash *hash, uint64_t deadline_ns)
     hash_discard(hash->head, deadline_ns);
 }
 
-/* Fill a new head, and make the first index. The shape is written last: without it the store is not there. */
+/* Fill a new head, but for the shape, without which the store is not there, and make the first index. */
 static int fill_head(struct hash *hash, uint64_t deadline_ns)
+{
+    int error = hash_zero(hash, hash->head, hash_head_bytes(&hash->shape), deadline_ns);
+    return error != 0 ? error : hash_make_index(hash, 0, deadline_ns);
+}
+
+/* Write the shape. */
+static int write_shape(struct hash *hash, uint64_t deadline_ns)
 {
     struct tarn_space_info info;
     uint8_t bytes[HASH_SHAPE_BYTES];
     tarn_space_info(hash->head, &info);
-    int error = hash_zero(hash, hash->head, hash_head_bytes(&hash->shape), deadline_ns);
-    if (error == 0)
-        error = hash_make_index(hash, 0, deadline_ns);
     hash_shape_write(&hash->shape, info.number, bytes);
-    if (error == 0)
-        error = tarn_space_write_at(hash->head, 0, bytes, sizeof(bytes), deadline_ns);
-    return error;
+    return tarn_space_write_at(hash->head, 0, bytes, sizeof(bytes), deadline_ns);
 }
 
 /* Find out how large the space's chunks are. */
@@ -140,6 +142,12 @@ static int make_store(struct hash *hash, const struct hash_shape *wanted, uint64
     error = fill_head(hash, deadline_ns);
     if (error != 0) {
         discard_head(hash, deadline_ns);
+        hash->head = NULL;
+        return error;
+    }
+    error = write_shape(hash, deadline_ns);
+    if (error != 0) { /* others may have found it, and use the store by now: if not, they remove it */
+        tarn_space_drop(hash->head);
         hash->head = NULL;
     }
     return error;
