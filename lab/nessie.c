@@ -416,7 +416,7 @@ static void draw_filter(struct lab_figures *figures)
 static void draw_zipf(struct lab_figures *figures)
 {
     static const uint64_t permilles[] = {900, 999, 1000};
-    static const double exponents[] = {0.7, 0.9};
+    static const double exponents[] = {0.9, 0.7};
     static const char *const names[] = {"Nessie", "Nessie, cache", "NessieSD"};
     const struct sim_card card = card_of(false);
     char series[32];
