@@ -77,6 +77,13 @@ TARN_API void tarn_space_disconnect(struct tarn_space *space);
  */
 TARN_API uint64_t tarn_space_session(const struct tarn_space *space);
 
+/**
+ * Give the present session up, as if its lease had ended: what was posted in it may arrive until tarn_space_session_ended(), and the next
+ * call that needs a session begins another one, in which the space holds what it has held. For clients that are not told any more what
+ * of theirs is still on its way. Yields.
+ */
+TARN_API void tarn_space_renew_session(struct tarn_space *space);
+
 /* ---- namespaces --------------------------------------------------------------------------------- */
 
 /**

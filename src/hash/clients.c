@@ -429,6 +429,8 @@ int hash_enter(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t pause_ns = 0;
     int error = 0;
+    if (hash->lost_intents == (1u << HASH_INTENTS) - 1 && hash->session == tarn_space_session(hash->space))
+        tarn_space_renew_session(hash->space); /* what is on its way to them ends with the session */
     while (hash->session == 0 || hash->session != tarn_space_session(hash->space)) {
         error = task_mutex_lock(&hash->control, deadline_ns);
         if (error != 0)

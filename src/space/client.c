@@ -284,6 +284,13 @@ void client_give_up_session(struct tarn_space *space)
     client_leave_servers(space);
 }
 
+void tarn_space_renew_session(struct tarn_space *space)
+{
+    task_mutex_lock_firmly(&space->control);
+    client_give_up_session(space);
+    task_mutex_unlock(&space->control);
+}
+
 /* Begin a session of a new id. The caller has `control`. */
 static int begin_session(struct tarn_space *space, uint64_t deadline_ns)
 {
