@@ -24,7 +24,7 @@ static const char *const peers[] = {"floor", "mutex", "lmdb", "memcached", "redi
 static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "only", only, "Measure only these: insert, get, get-many, put.",
                  .metavar = "CASE[,...]"),
-    BENCH_OPTION(LIST, "sizes", sizes, "Bytes of a value, 24 to 64K, multiples of 8.",
+    BENCH_OPTION(LIST, "sizes", sizes, "Bytes of a value, 32 to 64K, multiples of 8.",
                  .metavar = "SIZE[,...]", .default_text = "64"),
     BENCH_OPTION(LIST, "distribution", distributions, "How keys are drawn: uniform, zipf.",
                  .metavar = "NAME[,...]", .min = 1, .default_text = "uniform,zipf"),
