@@ -375,7 +375,8 @@ static void look_at_all(struct life *life)
     if (life->play->is_lost)
         return;
     scan_all(life, true);
-    run_all(&life->users[0], HASH_PUT, TARN_PUT_IF_PRESENT); /* which recovers what is frozen */
+    run_all(&life->users[0], HASH_PUT,
+            TARN_PUT_ANY); /* which recovers what is frozen, also where the record has expired */
     check_words(life);
     scan_all(life, true);
     run_all(&life->users[0], HASH_DELETE, TARN_PUT_ANY);
