@@ -455,8 +455,8 @@ TARN_API TARN_MUST_CHECK bool tarn_space_glance(struct tarn_space_region *region
                                                 void *memory, uint64_t bytes);
 
 /** Have a part of a region fetched into the processor's cache, where tarn_space_glance() can read it: what several glances are to read is
- * fetched in the time of one. Never waits. */
-TARN_API void tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes);
+ * fetched in the time of one. @return whether it can be. Never waits. */
+TARN_API bool tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes);
 
 /** Whether a session (tarn_space_session()) is present, and its lease holds at a moment (tarn_now_ns()), so that what was glanced at in it
  * before counts. Never waits. */

@@ -233,8 +233,8 @@ base_must_check bool fabric_try(struct tarn_fabric_connection *connection, struc
                                 bool is_first);
 
 /** Have a part of a peer's region fetched into the cache, if fabric_try() loads it from there: several fetches take the time of one. Never
- * waits. */
-void fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
+ * waits. @return false: it does not load */
+bool fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
                      uint64_t offset, uint64_t bytes);
 
 /** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.

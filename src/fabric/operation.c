@@ -373,12 +373,14 @@ bool fabric_try(struct tarn_fabric_connection *connection, struct tarn_fabric_op
     return try_op(connection, op, op->kind, op->tag, bytes_of(op), is_first ? 1 : 0);
 }
 
-void fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
+bool fabric_prefetch(const struct tarn_fabric_connection *connection, const struct tarn_fabric_handle *handle,
                      uint64_t offset, uint64_t bytes)
 {
     const struct fabric_provider *provider = connection->fabric->provider;
-    if (provider->prefetch != NULL && !fabric_needs_proxy(connection))
-        provider->prefetch(connection->state, handle, offset, bytes);
+    if (provider->prefetch == NULL || fabric_needs_proxy(connection))
+        return false;
+    provider->prefetch(connection->state, handle, offset, bytes);
+    return true;
 }
 
 /*

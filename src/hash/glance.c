@@ -13,12 +13,15 @@ struct glance {
     uint64_t word, offset, bytes;
 };
 
-static void fetch_words(const struct hash *hash, const struct hash_op *op, struct glance *glance)
+/* Have its words fetched. @return false: they cannot be loaded */
+static bool fetch_words(const struct hash *hash, const struct hash_op *op, struct glance *glance)
 {
+    bool can_load = true;
     glance->key = hash_key_of(&hash->shape, op->key, op->key_len);
     hash_places_of(hash, glance->key, &glance->places);
-    for (uint32_t i = 0; i < glance->places.count; i++)
-        tarn_space_prefetch(glance->places.regions[i], glance->places.at[i].slot * 8, 8);
+    for (uint32_t i = 0; i < glance->places.count && can_load; i++)
+        can_load = tarn_space_prefetch(glance->places.regions[i], glance->places.at[i].slot * 8, 8);
+    return can_load;
 }
 
 /* Choose the first word whose filter has the key's, and have its record fetched. */
@@ -40,7 +43,7 @@ static void fetch_record(const struct hash *hash, struct glance *glance)
         return;
     glance->table = hash_table_of(hash, address, &glance->offset);
     if (glance->table != NULL)
-        tarn_space_prefetch(glance->table, glance->offset, glance->bytes);
+        (void)tarn_space_prefetch(glance->table, glance->offset, glance->bytes);
 }
 
 /* Read the record. @return whether it is the key's, and whole */
@@ -58,15 +61,16 @@ uint32_t hash_glance(struct hash *hash, struct hash_op *ops, uint32_t count)
     _Alignas(8) uint8_t near[HASH_NEAR_BYTES];
     struct hash_record *record = (struct hash_record *)(void *)near;
     uint32_t gets = 0, answered = 0;
-    const uint64_t begin_ns = task_now();
-    for (uint32_t i = 0; i < count; i++)
-        gets |= ops[i].kind == HASH_GET && ops[i].key_len > 0 && ops[i].key_len <= TARN_KEY_BYTES_MAX
-                    ? 1u << i
-                    : 0;
     for (uint32_t i = 0; i < count; i++) {
-        if ((gets >> i & 1) != 0)
-            fetch_words(hash, &ops[i], &glances[i]);
+        if (ops[i].kind != HASH_GET || ops[i].key_len == 0 || ops[i].key_len > TARN_KEY_BYTES_MAX)
+            continue;
+        if (!fetch_words(hash, &ops[i], &glances[i]))
+            return 0;
+        gets |= 1u << i;
     }
+    if (gets == 0)
+        return 0;
+    const uint64_t begin_ns = task_now();
     for (uint32_t i = 0; i < count; i++) {
         if ((gets >> i & 1) != 0)
             fetch_record(hash, &glances[i]);

@@ -401,9 +401,10 @@ static struct client_target *place_of_whole(const struct tarn_space_region *regi
     return target;
 }
 
-static void prefetch(const struct client_target *target, uint64_t offset, uint64_t bytes)
+/* Have memory fetched into the cache, if it is loaded from there. @return whether it is */
+static bool prefetch(const struct client_target *target, uint64_t offset, uint64_t bytes)
 {
-    fabric_prefetch(target->link->connection, &target->handle, offset, bytes);
+    return fabric_prefetch(target->link->connection, &target->handle, offset, bytes);
 }
 
 /* Carry out an operation at once, if its provider can. Its connection is of the present session, as post_piece() says.
@@ -448,7 +449,7 @@ static void post_some(struct tarn_space *space, struct tarn_space_op *ops, uint3
             end_op(&ops[i], error);
         targets[i] = is_over ? NULL : place_of_whole(ops[i].region, ops[i].offset, ops[i].bytes, &offsets[i]);
         if (targets[i] != NULL && count > 1)
-            prefetch(targets[i], offsets[i], ops[i].bytes);
+            (void)prefetch(targets[i], offsets[i], ops[i].bytes);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (!ops[i].finished && (targets[i] == NULL || !client_is_reached(targets[i]) ||
@@ -473,13 +474,20 @@ static void take_done(const struct tarn_space *space, struct tarn_space_op *op, 
         op->region->is_in_doubt = op->region->is_broken = true;
 }
 
+/* Find the place of bytes that are to be glanced at. @return NULL: they cannot be */
+static const struct client_target *place_of_glance(const struct tarn_space_region *region, uint64_t offset,
+                                                   uint64_t bytes, uint64_t *ret_offset)
+{
+    return is_within(region, offset, bytes) && bytes > 0 && region->error == 0
+               ? place_of_whole(region, offset, bytes, ret_offset)
+               : NULL;
+}
+
 bool tarn_space_glance(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes)
 {
     const struct iovec iov = {.iov_base = memory, .iov_len = bytes};
     struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ, .tag = CLIENT_TAG, .iov = &iov, .iov_count = 1};
-    if (!is_within(region, offset, bytes) || bytes == 0 || region->error != 0)
-        return false;
-    const struct client_target *target = place_of_whole(region, offset, bytes, &op.offset);
+    const struct client_target *target = place_of_glance(region, offset, bytes, &op.offset);
     if (target == NULL)
         return false;
     op.handle = &target->handle;
@@ -487,14 +495,11 @@ bool tarn_space_glance(struct tarn_space_region *region, uint64_t offset, void *
     return op.kind == TARN_FABRIC_READ && fabric_try(target->link->connection, &op, false);
 }
 
-void tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
+bool tarn_space_prefetch(const struct tarn_space_region *region, uint64_t offset, uint64_t bytes)
 {
     uint64_t at;
-    const struct client_target *target = !is_within(region, offset, bytes) || bytes == 0 || region->error != 0
-                                             ? NULL
-                                             : place_of_whole(region, offset, bytes, &at);
-    if (target != NULL)
-        prefetch(target, at, bytes);
+    const struct client_target *target = place_of_glance(region, offset, bytes, &at);
+    return target != NULL && prefetch(target, at, bytes);
 }
 
 bool tarn_space_holds(const struct tarn_space *space, uint64_t session, uint64_t now_ns)

@@ -145,11 +145,12 @@ static void glance_at(struct space_testing *self)
     uint64_t word = 5, found = 0;
     assert_false(tarn_space_glance(region, 0, &found, 8)); /* its server is not reached yet */
     assert_int_equal(do_in(region, TARN_FABRIC_WRITE, 0, &word), 0);
-    tarn_space_prefetch(region, 0, TESTING_CHUNK_BYTES);
-    tarn_space_prefetch(region, TESTING_CHUNK_BYTES, 1);
+    assert_false(tarn_space_prefetch(region, TESTING_CHUNK_BYTES, 1));
+    const bool can_prefetch = tarn_space_prefetch(region, 0, TESTING_CHUNK_BYTES);
     const bool can_glance = tarn_space_glance(region, 0, &found, 8);
     assert_int_equal(can_glance, strcmp(tarn_fabric_info(self->space->fabric)->provider, "shm") == 0);
     assert_int_equal(found, can_glance ? 5 : 0);
+    assert_int_equal(can_prefetch, can_glance);
     assert_false(tarn_space_glance(region, TESTING_CHUNK_BYTES - 7, &found, 8));
     assert_false(tarn_space_glance(region, 0, &found, 0));
     const uint64_t number = tarn_space_session(self->space);
