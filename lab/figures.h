@@ -45,4 +45,29 @@ int lab_figures_check(struct bench *bench, const struct lab_figure *all, size_t 
 int lab_figures_draw(struct bench *bench, const char *paper, const struct lab_figure *all, size_t count,
                      const void *verb_options);
 
+/* The verb of a paper, with its one option, whose figures are an array of this file. @param help  of the option */
+#define LAB_FIGURES_VERB(verb, paper, about, help_text, all)                                                 \
+    static const struct base_setting verb##_table[] = {                                                      \
+        BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure, help_text, .metavar = "NAME"),   \
+        BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),                                              \
+    };                                                                                                       \
+    static int verb##_check(struct bench *bench, const void *options)                                        \
+    {                                                                                                        \
+        return lab_figures_check(bench, all, base_array_count(all), options);                                \
+    }                                                                                                        \
+    static int verb##_run(struct bench *bench, const void *options)                                          \
+    {                                                                                                        \
+        return lab_figures_draw(bench, paper, all, base_array_count(all), options);                          \
+    }                                                                                                        \
+    const struct bench_verb verb = {                                                                         \
+        .name = (paper),                                                                                     \
+        .summary = (about),                                                                                  \
+        .table = verb##_table,                                                                               \
+        .table_count = base_array_count(verb##_table),                                                       \
+        .options_bytes = sizeof(struct lab_figures_options),                                                 \
+        .simulated = true,                                                                                   \
+        .check = verb##_check,                                                                               \
+        .run = verb##_run,                                                                                   \
+    }
+
 #endif

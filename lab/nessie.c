@@ -445,29 +445,6 @@ static const struct lab_figure all_figures[] = {
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-static const struct base_setting table[] = {
-    BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure,
-                  "Only this one: trips, load, 1, 2, or 7 to 11.", .metavar = "NAME"),
-    BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),
-};
-
-static int check_figure(struct bench *bench, const void *options)
-{
-    return lab_figures_check(bench, all_figures, base_array_count(all_figures), options);
-}
-
-static int draw_figures(struct bench *bench, const void *options)
-{
-    return lab_figures_draw(bench, "nessie", all_figures, base_array_count(all_figures), options);
-}
-
-const struct bench_verb lab_verb_nessie = {
-    .name = "nessie",
-    .summary = "What the hash store costs, and the figures of Nessie, on simulated cards, in virtual time.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct lab_figures_options),
-    .simulated = true,
-    .check = check_figure,
-    .run = draw_figures,
-};
+LAB_FIGURES_VERB(lab_verb_nessie, "nessie",
+                 "What the hash store costs, and the figures of Nessie, on simulated cards, in virtual time.",
+                 "Only this one: trips, load, 1, 2, or 7 to 11.", all_figures);

@@ -265,29 +265,6 @@ static const struct lab_figure figures[] = {
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
-static const struct base_setting table[] = {
-    BENCH_SETTING(struct lab_figures_options, STRING, "figure", figure,
-                  "Only this one: 3 to 7, or what the paper does not have: sensitivity.", .metavar = "NAME"),
-    BENCH_OUTPUT_SETTINGS(struct lab_figures_options, "1"),
-};
-
-static int check_figure(struct bench *bench, const void *options)
-{
-    return lab_figures_check(bench, figures, base_array_count(figures), options);
-}
-
-static int draw_figures(struct bench *bench, const void *options)
-{
-    return lab_figures_draw(bench, "rstore", figures, base_array_count(figures), options);
-}
-
-const struct bench_verb lab_verb_rstore = {
-    .name = "rstore",
-    .summary = "The figures of RStore, from a space on simulated cards, in virtual time.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct lab_figures_options),
-    .simulated = true,
-    .check = check_figure,
-    .run = draw_figures,
-};
+LAB_FIGURES_VERB(lab_verb_rstore, "rstore",
+                 "The figures of RStore, from a space on simulated cards, in virtual time.",
+                 "Only this one: 3 to 7, or what the paper does not have: sensitivity.", figures);
