@@ -381,7 +381,7 @@ static int start_node(struct lab_hash_world *world, uint32_t number)
     (void)snprintf(machine->master_name, NAME_BYTES, "master-%" PRIu32, number);
     (void)snprintf(machine->calls_name, NAME_BYTES, "calls-%" PRIu32, number);
     (void)snprintf(machine->drive_name, NAME_BYTES, "disk-%" PRIu32, number);
-    (void)snprintf(machine->cluster, sizeof(machine->cluster), "solo:%s", machine->drive_name);
+    (void)snprintf(machine->cluster, sizeof(machine->cluster), "solo:disk-%" PRIu32, number);
     const struct sim_node_options node = {.name = machine->name,
                                           .scheds = 1 + options->workers +
                                                     (number < options->machines ? clients : 0),

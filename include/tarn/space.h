@@ -225,6 +225,9 @@ struct tarn_space_info {
     uint32_t copies;  /**< of each chunk that it is to have */
     enum tarn_space_class memory_class;
     bool copy_on_write;
+    bool
+        whole_words; /**< of TARN_SPACE_WORDS: a READ of several words brings of each a value that it had at one moment. Else only
+                          a READ of one word does (tarn_fabric_info.whole_words) */
 };
 
 /** Tell of a region. */

@@ -29,7 +29,7 @@ static int check_slots(struct check *check, uint32_t growth, uint64_t first, uin
 {
     struct hash *hash = check->hash;
     int error =
-        hash_read(hash_index(hash, growth), first * 8, check->words, count * UINT64_C(8), check->deadline_ns);
+        hash_read_words(hash, hash_index(hash, growth), first * 8, check->words, count, check->deadline_ns);
     check->io->count = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
         const uint64_t word = check->words[i];

@@ -298,7 +298,7 @@ void hash_close(struct hash *hash)
 {
     int error =
         0; /* a client that finds the number of a session that is over becomes the successor in any case */
-    if (hash->session != 0)
+    if (hash->is_entered)
         error = hash_swap(hash, hash->session, hash->head, hash_client_at(&hash->shape, hash->client),
                           hash->session, 0, 0, task_now() + BASE_NS_PER_SECOND);
     (void)error;
@@ -336,21 +336,24 @@ static int check_entry(struct hash *hash, uint64_t session, uint64_t deadline_ns
 static int release_locks(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t words[512];
+    uint32_t held = 0;
     int error = 0;
     for (uint32_t first = 0; first < hash->shape.locks && error == 0; first += 512) {
         const uint32_t count = base_min(hash->shape.locks - first, 512u);
         error =
-            hash_read(hash->head, hash_lock_at(&hash->shape, first), words, count * UINT64_C(8), deadline_ns);
+            hash_read_words(hash, hash->head, hash_lock_at(&hash->shape, first), words, count, deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             const uint32_t holder = hash_lock_holder(words[i]);
             if (holder == 0 || (holder - 1) / HASH_INTENTS != hash->client)
                 continue;
-            hash->intents |= 1u << (holder - 1) % HASH_INTENTS;
+            held |= 1u << (holder - 1) % HASH_INTENTS;
             hash->lost_intents |= 1u << (holder - 1) % HASH_INTENTS;
             error = hash_recover(hash, first + i, words[i], deadline_ns);
             error = error == -EAGAIN ? 0 : error;
         }
     }
+    if (error == 0)
+        hash->intents &= held;
     return error;
 }
 
@@ -365,8 +368,8 @@ static int take_entry(struct hash *hash, uint32_t client, uint64_t before, uint6
 static int find_entry(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t words[HASH_CLIENTS_MAX];
-    int error = hash_read(hash->head, hash_client_at(&hash->shape, 0), words,
-                          hash->shape.clients * UINT64_C(8), deadline_ns);
+    int error = hash_read_words(hash, hash->head, hash_client_at(&hash->shape, 0), words, hash->shape.clients,
+                                deadline_ns);
     for (uint32_t i = 0; i < hash->shape.clients && error == 0; i++) {
         error = words[i] == hash->session ? -EBUSY : check_entry(hash, words[i], deadline_ns);
         if (error == 0)
@@ -402,7 +405,10 @@ static int enter_locked(struct hash *hash, uint64_t deadline_ns)
     if (session == 0)
         return -ESTALE;
     hash_slots_forget(hash);
-    hash->intents = hash->lost_intents = 0;
+    hash->is_entered = false;
+    hash->intents =
+        HASH_INTENTS_ALL; /* no task takes one until it is known whose they are, and which are free */
+    hash->lost_intents = 0;
     hash->session = session;
     int error =
         hash_learn_view(hash, deadline_ns); /* an index that was replaced is gone with the session before */
@@ -420,8 +426,7 @@ static int enter_locked(struct hash *hash, uint64_t deadline_ns)
         base_error(&hash->node->log,
                    "a hash store has no room for another client: close some, or make it for more",
                    "store=\"%s\" clients=%" PRIu32, hash->name, hash->shape.clients);
-    if (error != 0)
-        hash->session = 0;
+    hash->is_entered = error == 0;
     return error;
 }
 
@@ -429,13 +434,13 @@ int hash_enter(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t pause_ns = 0;
     int error = 0;
-    if (hash->lost_intents == (1u << HASH_INTENTS) - 1 && hash->session == tarn_space_session(hash->space))
+    if (hash->lost_intents == HASH_INTENTS_ALL && hash_is_entered(hash))
         tarn_space_renew_session(hash->space); /* what is on its way to them ends with the session */
-    while (hash->session == 0 || hash->session != tarn_space_session(hash->space)) {
+    while (!hash_is_entered(hash)) {
         error = task_mutex_lock(&hash->control, deadline_ns);
         if (error != 0)
             return error;
-        if (hash->session == 0 || hash->session != tarn_space_session(hash->space))
+        if (!hash_is_entered(hash))
             error = enter_locked(hash, deadline_ns);
         task_mutex_unlock(&hash->control);
         if (error == 0)
@@ -456,8 +461,8 @@ int hash_inherit(struct hash *hash, uint64_t deadline_ns)
 {
     uint64_t words[HASH_CLIENTS_MAX];
     uint64_t before = hash->stats.adopted;
-    int error = hash_read(hash->head, hash_client_at(&hash->shape, 0), words,
-                          hash->shape.clients * UINT64_C(8), deadline_ns);
+    int error = hash_read_words(hash, hash->head, hash_client_at(&hash->shape, 0), words, hash->shape.clients,
+                                deadline_ns);
     for (uint32_t i = 0; i < hash->shape.clients && error == 0; i++) {
         if (i == hash->client || words[i] == hash->session)
             continue;

@@ -427,7 +427,7 @@ static void lose_intents(struct space_testing *self)
     open_client(self, &client, &small, 0);
     assert_int_equal(put(&client, "a", "1"), 0);
     const uint64_t session = tarn_space_session(client.space);
-    client.hash->intents = client.hash->lost_intents = (1u << HASH_INTENTS) - 1;
+    client.hash->intents = client.hash->lost_intents = HASH_INTENTS_ALL;
     assert_int_equal(put(&client, "b", "2"), 0);
     assert_true(tarn_space_session(client.space) != session);
     assert_int_equal(client.hash->intents, 0);

@@ -205,7 +205,7 @@ static int end_growth(struct hash *hash, uint64_t view, uint64_t deadline_ns)
     int error = 0;
     for (uint64_t first = 0; first < slots && error == 0; first += CHECK_WORDS) {
         const uint64_t count = base_min(slots - first, (uint64_t)CHECK_WORDS);
-        error = hash_read(index, first * 8, words, count * 8, deadline_ns);
+        error = hash_read_words(hash, index, first * 8, words, count, deadline_ns);
         for (uint64_t i = 0; i < count && error == 0; i++) {
             if (hash_state_of(words[i]) != HASH_CLOSED) /* a client that took it on was slow, or is gone */
                 error =

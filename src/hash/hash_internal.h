@@ -46,6 +46,11 @@ void hash_io_put(struct hash *hash, struct hash_io *io);
 base_must_check int hash_read(struct tarn_space_region *region, uint64_t offset, void *memory, uint64_t bytes,
                               uint64_t deadline_ns);
 
+/** Read words that clients swap, of each a value that it had at one moment, and try that until the deadline. @return 0;
+ * -ENOMEM; errors of the space. Yields. */
+base_must_check int hash_read_words(struct hash *hash, struct tarn_space_region *region, uint64_t offset,
+                                    uint64_t *words, uint64_t count, uint64_t deadline_ns);
+
 /** Write to what this client owns in a session, once, in that alone. @return 0; errors of the space. Yields. */
 base_must_check int hash_write(struct hash *hash, uint64_t session, struct tarn_space_region *region,
                                uint64_t offset, const void *memory, uint64_t bytes, uint64_t deadline_ns);
@@ -56,7 +61,8 @@ base_must_check int hash_write(struct hash *hash, uint64_t session, struct tarn_
  * @param session  the one in which the caller has found out what it is about to do: another task may have begun the next one meanwhile
  * @param bumped   that word
  * @return 0: it was swapped; -EAGAIN: it was another one; -ECONNRESET: it may have been swapped, and will not be any more;
- *         -ESTALE: the session is over; -ETIMEDOUT, -ECANCELED: it may have been swapped, and may still be. Yields.
+ *         -ESTALE: the session is over; -ENODATA: the memory is gone; -ETIMEDOUT, -ECANCELED: it may have been swapped, and may still
+ *         be. Yields.
  */
 base_must_check int hash_swap(struct hash *hash, uint64_t session, struct tarn_space_region *region,
                               uint64_t offset, uint64_t before, uint64_t after, uint64_t bumped,
@@ -142,7 +148,9 @@ struct hash {
     /* as a client of the store */
     struct task_mutex
         control;      /* held by the task that becomes a client, finds slots, or lets the index grow */
-    uint64_t session; /* of the space in which it became one; 0: it is none */
+    uint64_t session; /* of the space in which it becomes one; 0: none yet */
+    bool
+        is_entered; /* it is one by now: until then its number is an earlier session's, and it has no intent */
     uint32_t client;  /* its number in the head */
     uint64_t number;  /* the number that only it ever had, shifted to where records have it … */
     uint64_t counter; /* … and what was counted below it */
@@ -196,6 +204,12 @@ static inline uint64_t hash_slot_bytes(const struct hash *hash, uint64_t address
 }
 
 /* ---- being a client: clients.c ------------------------------------------------------------------ */
+
+/** Whether it is a client of the store in the present session. */
+static inline bool hash_is_entered(const struct hash *hash)
+{
+    return hash->is_entered && hash->session == tarn_space_session(hash->space);
+}
 
 /** Be a client of the store, in the present session. @return 0; -EUSERS; -ENOMEM; errors of the space. Yields. */
 base_must_check int hash_enter(struct hash *hash, uint64_t deadline_ns);

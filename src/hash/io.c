@@ -74,6 +74,32 @@ int hash_read(struct tarn_space_region *region, uint64_t offset, void *memory, u
     }
 }
 
+int hash_read_words(struct hash *hash, struct tarn_space_region *region, uint64_t offset, uint64_t *words,
+                    uint64_t count, uint64_t deadline_ns)
+{
+    struct tarn_space_info info;
+    tarn_space_info(region, &info);
+    if (info.whole_words)
+        return hash_read(region, offset, words, count * sizeof(*words), deadline_ns);
+    struct hash_io *io = hash_io_get(hash);
+    if (io == NULL)
+        return -ENOMEM;
+    uint64_t done = 0, pause_ns = 0;
+    int error = 0;
+    while (done < count && error == 0) {
+        io->count = 0;
+        for (uint64_t i = done; i < count && io->count < HASH_IO_MAX; i++)
+            hash_io_read(io, region, offset + i * sizeof(*words), &words[i], sizeof(*words));
+        error = hash_io_run(hash, io, deadline_ns);
+        if (error == 0)
+            done += io->count;
+        else if (error == -EHOSTUNREACH)
+            error = task_back_off(&pause_ns, deadline_ns) == 0 ? 0 : error;
+    }
+    hash_io_put(hash, io);
+    return error;
+}
+
 int hash_write(struct hash *hash, uint64_t session, struct tarn_space_region *region, uint64_t offset,
                const void *memory, uint64_t bytes, uint64_t deadline_ns)
 {
@@ -118,6 +144,8 @@ int hash_settle(struct hash *hash, const struct tarn_space_op *op, uint64_t bump
             break;
         if (error == -ESTALE && op->session != tarn_space_session(hash->space))
             return -ESTALE;
+        if (error == -ENODATA)
+            return error; /* the word is gone, with all that is there */
         if (error == -ETIMEDOUT || error == -ECANCELED || task_back_off(&pause_ns, deadline_ns) != 0)
             return -ETIMEDOUT;
     }

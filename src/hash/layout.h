@@ -18,6 +18,7 @@
     65536u /* all slots of a key lie in one segment, so that a scan reads segment by segment */
 #define HASH_GROWTHS_MAX 32u
 #define HASH_INTENTS     16u /* of each client: locks that it may hold at the same time */
+#define HASH_INTENTS_ALL ((1u << HASH_INTENTS) - 1)
 #define HASH_CLASSES_MAX 64u
 #define HASH_CLIENTS_MAX 1024u
 

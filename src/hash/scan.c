@@ -49,8 +49,8 @@ static int read_ranges(struct scan *scan, const struct range *ranges, uint32_t c
     uint64_t at = 0;
     int error = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
-        error = hash_read(ranges[i].index, ranges[i].first * 8, words + at, ranges[i].count * 8,
-                          deadline_of(scan));
+        error = hash_read_words(scan->hash, ranges[i].index, ranges[i].first * 8, words + at, ranges[i].count,
+                                deadline_of(scan));
         at += ranges[i].count;
     }
     return error;

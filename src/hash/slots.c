@@ -143,7 +143,7 @@ int hash_slabs_adopt(struct hash *hash, uint32_t client, uint64_t deadline_ns)
     for (uint32_t first = 0; first < total && error == 0; first += WORDS) {
         const uint32_t count = base_min(total - first, WORDS);
         error =
-            hash_read(hash->head, hash_slab_at(&hash->shape, first), words, count * UINT64_C(8), deadline_ns);
+            hash_read_words(hash, hash->head, hash_slab_at(&hash->shape, first), words, count, deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             if (hash_slab_owner(words[i]) != client + 1)
                 continue;
@@ -287,8 +287,8 @@ static int take_slab_of(struct hash *hash, uint32_t table, uint32_t class_number
                    skipped = table == 0 ? hash_intent_slabs(&hash->shape) : 0;
     for (uint32_t first = skipped; first < all; first += WORDS) {
         const uint32_t count = base_min(all - first, WORDS);
-        int error = hash_read(hash->head, hash_slab_at(&hash->shape, table * all + first), words,
-                              count * UINT64_C(8), deadline_ns);
+        int error = hash_read_words(hash, hash->head, hash_slab_at(&hash->shape, table * all + first), words,
+                                    count, deadline_ns);
         for (uint32_t i = 0; i < count && error == 0; i++) {
             if (hash_slab_owner(words[i]) != 0)
                 continue;
@@ -621,7 +621,7 @@ int hash_slot_take(struct hash *hash, uint64_t bytes, uint64_t deadline_ns, uint
         int error = task_mutex_lock(&hash->control, deadline_ns);
         if (error != 0)
             return error;
-        if (hash->session != tarn_space_session(hash->space))
+        if (!hash_is_entered(hash))
             error = -ESTALE;
         else if (hash->classes[class_number].free_count == 0)
             error = find_slots(hash, class_number, deadline_ns);

@@ -177,14 +177,17 @@ void tarn_space_info(const struct tarn_space_region *region, struct tarn_space_i
             is_new = region->targets[k].link != region->targets[i].link;
         servers += is_new;
     }
-    *ret_info = (struct tarn_space_info){.address = region->address,
-                                         .bytes = region->bytes,
-                                         .chunk_bytes = region->of->space->chunk_bytes,
-                                         .number = region->number,
-                                         .servers = servers,
-                                         .copies = region->copies,
-                                         .memory_class = region->memory_class,
-                                         .copy_on_write = region->is_versioned};
+    *ret_info =
+        (struct tarn_space_info){.address = region->address,
+                                 .bytes = region->bytes,
+                                 .chunk_bytes = region->of->space->chunk_bytes,
+                                 .number = region->number,
+                                 .servers = servers,
+                                 .copies = region->copies,
+                                 .memory_class = region->memory_class,
+                                 .copy_on_write = region->is_versioned,
+                                 .whole_words = region->memory_class == TARN_SPACE_WORDS &&
+                                                tarn_fabric_info(region->of->space->fabric)->whole_words};
 }
 
 /* ---- local memory ------------------------------------------------------------------------------- */
