@@ -22,6 +22,7 @@ from fabric import free_port
 from serving import Process, Tarn, expect
 from verbs import succeeds
 
+BAR = rb"(load [^\033\r\n]*)\033\[K\r"
 SIZES = ((40, 10), (60, 20), (80, 24), (200, 50))
 
 
@@ -136,28 +137,35 @@ def top_finds_a_server_again(tarn):
 def bars_fit_and_wipe_themselves(tarn):
     line = b'{"key":"k%d","value":"x"}\n'
     for columns in (40, 80):
-        for end in (b'{"end":true,"records":30}\n', b"what is this\n"):
+        for is_whole in (True, False):
             with serving.folder() as folder:
                 stream = f"{folder}/stream"
                 os.mkfifo(stream)
+                seen = threading.Event()
 
                 def say():
                     with open(stream, "wb") as file:  # pylint: disable=cell-var-from-loop
-                        for number in range(30):
-                            file.write(line % number)
+                        lines = 0
+                        while not seen.is_set():  # pylint: disable=cell-var-from-loop
+                            file.write(line % lines)
                             file.flush()
+                            lines += 1
                             time.sleep(0.06)
-                        file.write(end)  # pylint: disable=cell-var-from-loop
+                        file.write(b'{"end":true,"records":%d}\n' % lines if is_whole else b"what is this\n")  # pylint: disable=cell-var-from-loop
                 thread = threading.Thread(target=say)
                 thread.start()
                 with Terminal(columns, 10, program(tarn), "load", f"{folder}/store", stream, "--size=16M") as terminal:
+                    try:
+                        terminal.await_text(BAR, 3)
+                    finally:
+                        seen.set()
                     status = terminal.end()
                     thread.join()
-                    bars = re.findall(rb"(load [^\033\r\n]*)\033\[K\r", terminal.written)
+                    bars = re.findall(BAR, terminal.written)
                     expect(bars and max(map(len, bars)) < columns, f"bars: {bars}")
                     last = terminal.written.rpartition(bars[-1])[2]
                     expect(last.startswith(b"\033[K\r\033[K"), f"the bar is left behind: {last!r}")
-                    expect((status == 0) == (b"end" in end) and b"#" not in last, f"{status}: {last!r}")
+                    expect((status == 0) == is_whole and b"#" not in last, f"{status}: {last!r}")
 
 
 def errors_go_to_standard_error(tarn):
