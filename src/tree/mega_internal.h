@@ -1,0 +1,46 @@
+/* What a meganode is for the files of this folder. */
+#ifndef TREE_MEGA_INTERNAL_H
+#define TREE_MEGA_INTERNAL_H
+
+#include "tree/mega.h"
+
+#define ROOT 0u /* the unit at which the root is */
+
+/* A node on the way to a leaf. */
+struct mega_step {
+    uint32_t unit;
+    uint32_t entry; /* under which the way goes on */
+};
+
+/* Room for a node that is changed, and for what becomes of it. */
+struct mega_images {
+    struct tree_node *node, *left, *right;
+};
+
+struct tree_mega {
+    struct base_account *account;
+    struct tarn_fabric_region *memory;
+    uint32_t region, unit_bytes, units;
+    uint64_t *used;                             /* a bit for each unit that a node has */
+    uint32_t next_unit;                         /* from which on free ones are looked for */
+    uint64_t changes;                           /* nodes that were written since it was opened */
+    struct tree_node *scratch;                  /* a node's image, between two calls of other functions */
+    struct mega_images images[TREE_LEVELS_MAX]; /* of each depth … */
+    uint32_t image_count;                       /* … of these */
+    uint64_t keys, nodes, units_used, splits, merges, moves;
+};
+
+/** The node at a unit, as the owner sees it. */
+static inline const struct tree_node *mega_node(const struct tree_mega *mega, uint32_t unit)
+{
+    return (const struct tree_node *)(const void *)(mega->memory->memory + (uint64_t)unit * mega->unit_bytes);
+}
+
+/** A child of an inner node. */
+static inline const struct tree_node *mega_child(const struct tree_mega *mega, const struct tree_node *node,
+                                                 uint32_t entry)
+{
+    return mega_node(mega, tree_pointer_unit(tree_node_child(node, entry)));
+}
+
+#endif

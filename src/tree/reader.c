@@ -1,0 +1,175 @@
+/* Finding keys by READs alone. How nodes prove themselves is in node.c. */
+#include "tree/reader.h"
+#include <errno.h>
+#include <string.h>
+
+#define TORN_MAX     64u  /* READs of one node, one after the other, that bring none */
+#define RESTARTS_MAX 64u  /* of one call */
+#define STEPS_MAX    256u /* nodes on one way down, right links included */
+
+struct tree_reader {
+    struct tree_reader_options options;
+    struct tree_reader_stats stats;
+    struct tree_node *node;           /* the image of the node that was read last */
+    uint8_t next_bytes[TREE_KEY_MAX]; /* of a range: where the next leaf is to begin */
+};
+
+static uint32_t image_bytes(const struct tree_reader *reader)
+{
+    return reader->options.unit_bytes << (TREE_CLASSES - 1);
+}
+
+int tree_reader_open(const struct tree_reader_options *options, struct tree_reader **ret_reader)
+{
+    struct tree_reader *reader = base_alloc(options->account, sizeof(*reader));
+    if (reader == NULL)
+        return -ENOMEM;
+    *reader = (struct tree_reader){.options = *options};
+    if (options->unit_bytes == 0)
+        reader->options.unit_bytes = TREE_NODE_BYTES;
+    const uint32_t unit_bytes = reader->options.unit_bytes;
+    const bool is_good = unit_bytes >= TREE_NODE_BYTES_MIN && unit_bytes <= TREE_NODE_BYTES_MAX &&
+                         (unit_bytes & (unit_bytes - 1)) == 0;
+    reader->node = is_good ? base_alloc(options->account, image_bytes(reader)) : NULL;
+    if (reader->node == NULL) {
+        base_free(options->account, reader, sizeof(*reader));
+        return is_good ? -ENOMEM : -EINVAL;
+    }
+    *ret_reader = reader;
+    return 0;
+}
+
+void tree_reader_close(struct tree_reader *reader)
+{
+    base_free(reader->options.account, reader->node, image_bytes(reader));
+    base_free(reader->options.account, reader, sizeof(*reader));
+}
+
+void tree_reader_stats(const struct tree_reader *reader, struct tree_reader_stats *ret_stats)
+{
+    *ret_stats = reader->stats;
+}
+
+/* READ a node. @return 0; -EAGAIN: there is none; what `read` returned */
+static int read_node(struct tree_reader *reader, tree_pointer pointer)
+{
+    const struct tree_reader_options *options = &reader->options;
+    uint32_t class_number = tree_pointer_class(pointer);
+    if (class_number >= TREE_CLASSES)
+        return -EAGAIN;
+    for (uint32_t i = 0; i < TORN_MAX; i++) {
+        const uint32_t bytes = options->unit_bytes << class_number;
+        int error =
+            options->read(options->arg, tree_pointer_region(pointer),
+                          (uint64_t)tree_pointer_unit(pointer) * options->unit_bytes, reader->node, bytes);
+        reader->stats.reads++;
+        if (error != 0)
+            return error == -ERANGE ? -EAGAIN : error;
+        error = tree_node_check(reader->node, bytes, options->unit_bytes, pointer);
+        if (error == 0)
+            return 0;
+        if (error == -EMSGSIZE) /* the root has grown */
+            class_number = reader->node->class_number;
+        else
+            reader->stats.torn++;
+    }
+    return -EAGAIN;
+}
+
+/* Go down to the leaf of a key once. @return 0; -EAGAIN: the tree has changed on the way; what `read` returned */
+static int go_down(struct tree_reader *reader, struct tree_key key)
+{
+    const struct tree_node *node = reader->node;
+    tree_pointer pointer = tree_pointer_to(reader->options.region, 0, 0);
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        int error = read_node(reader, pointer);
+        if (error != 0)
+            return error;
+        const int order = tree_node_compare(node, key);
+        if ((node->flags & TREE_NODE_DEAD) != 0 || order < 0)
+            return -EAGAIN;
+        if (order == 0 && node->level == 0)
+            return 0;
+        pointer = order > 0 ? node->right : tree_node_child(node, tree_node_child_of(node, key));
+        reader->stats.rights += order > 0;
+    }
+    return -EAGAIN;
+}
+
+/* Have the leaf of a key as the image. @return 0; -EBUSY; what `read` returned */
+static int find_leaf(struct tree_reader *reader, struct tree_key key)
+{
+    for (uint32_t i = 0; i < RESTARTS_MAX; i++) {
+        int error = go_down(reader, key);
+        if (error != -EAGAIN)
+            return error;
+        reader->stats.restarts++;
+    }
+    return -EBUSY;
+}
+
+int tree_reader_get(struct tree_reader *reader, struct tree_key key, struct tree_value *ret_value)
+{
+    bool is_found;
+    int error = find_leaf(reader, key);
+    if (error != 0)
+        return error;
+    const uint32_t entry = tree_node_find(reader->node, key, &is_found);
+    if (!is_found)
+        return -ENOENT;
+    *ret_value = tree_node_value(reader->node, entry);
+    return 0;
+}
+
+/* Show the keys of a leaf from one on. @return 0; what `visit` returned; -ERANGE: the end was met */
+static int show_leaf(const struct tree_reader *reader, struct tree_key from, const struct tree_key *below,
+                     tree_reader_visit_function *visit, void *arg)
+{
+    const struct tree_node *leaf = reader->node;
+    uint8_t buffer[TREE_KEY_MAX];
+    bool is_found;
+    for (uint32_t i = tree_node_find(leaf, from, &is_found); i < leaf->count; i++) {
+        const struct tree_key key = tree_node_key(leaf, i, buffer);
+        if (below != NULL && tree_key_compare(key, *below) >= 0)
+            return -ERANGE;
+        int outcome = visit(arg, key, tree_node_value(leaf, i));
+        if (outcome != 0)
+            return outcome;
+    }
+    return 0;
+}
+
+/* Whether the image is the leaf that a key is in. */
+static bool is_leaf_of(const struct tree_node *node, struct tree_key key)
+{
+    return node->level == 0 && (node->flags & TREE_NODE_DEAD) == 0 && tree_node_compare(node, key) == 0;
+}
+
+int tree_reader_range(struct tree_reader *reader, const struct tree_key *from, const struct tree_key *below,
+                      tree_reader_visit_function *visit, void *arg)
+{
+    struct tree_key next = {.bytes = reader->next_bytes, .count = 0};
+    if (from != NULL) {
+        memcpy(reader->next_bytes, from->bytes, from->count);
+        next.count = from->count;
+    }
+    int error = find_leaf(reader, next);
+    while (error == 0) {
+        const struct tree_node *leaf = reader->node;
+        const tree_pointer right = leaf->right;
+        int outcome = show_leaf(reader, next, below, visit, arg);
+        if (outcome != 0)
+            return outcome == -ERANGE ? 0 : outcome;
+        if ((leaf->flags & TREE_NODE_LAST) != 0)
+            return 0;
+        const struct tree_key high = tree_node_high(leaf);
+        memcpy(reader->next_bytes, high.bytes, high.count);
+        next.count = high.count;
+        error = read_node(reader, right);
+        if (error == -EAGAIN || (error == 0 && !is_leaf_of(leaf, next))) {
+            reader->stats.restarts++;
+            error = find_leaf(reader, next);
+        }
+    }
+    return error;
+}

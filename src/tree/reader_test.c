@@ -1,0 +1,403 @@
+/* Do readers find what is there while the owner changes the tree, in real threads and at every moment between two of its words? */
+#include "base/testing.h"
+#include "fabric/fabric.h"
+#include "tree/mega.h"
+#include "tree/reader.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define KEYS    3000u
+#define BYTES   (UINT64_C(4) << 20)
+#define READERS 2u
+
+struct fixture {
+    struct base_account account;
+    struct tarn_fabric_region region;
+    struct tree_mega *mega;
+    uint64_t states[KEYS];        /* of each key: even: absent; odd: present, with that as its place */
+    _Atomic uint64_t begun[KEYS]; /* the state of the change that was begun last */
+    _Atomic uint64_t ended[KEYS]; /* … and ended */
+    _Atomic bool stop;
+    _Atomic uint64_t found, missed;
+};
+
+static struct tree_key key_of(uint64_t number, char *buffer)
+{
+    /* one in sixteen is long */
+    const int count = snprintf(
+        buffer, TREE_KEY_MAX, "%05" PRIu64 "%.*s", number, (int)(number % 16 == 3 ? 300 : number % 7),
+        "a-long-key-................................................................................"
+        "..........................................................................................."
+        "..........................................................................................."
+        "........................................");
+    return (struct tree_key){.bytes = (const uint8_t *)buffer, .count = (uint32_t)count};
+}
+
+static int read_region(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
+{
+    const struct fixture *fixture = arg;
+    if (region != 9 || offset > fixture->region.bytes || bytes > fixture->region.bytes - offset)
+        return -ERANGE;
+    tarn_fabric_mem_copy_out(&fixture->region, offset, memory, bytes);
+    return 0;
+}
+
+static struct fixture *open_fixture(uint64_t bytes)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    assert_non_null(fixture);
+    fixture->region.memory = aligned_alloc(4096, bytes);
+    assert_non_null(fixture->region.memory);
+    fixture->region.bytes = bytes;
+    memset(fixture->region.memory, 0, bytes);
+    base_account_init(&fixture->account, UINT64_MAX);
+    assert_int_equal(tree_mega_open(&(struct tree_mega_options){.account = &fixture->account,
+                                                                .memory = &fixture->region,
+                                                                .region = 9,
+                                                                .unit_bytes = 512},
+                                    &fixture->mega),
+                     0);
+    return fixture;
+}
+
+static void close_fixture(struct fixture *fixture)
+{
+    tree_mega_close(fixture->mega);
+    assert_int_equal(base_account_used(&fixture->account), 0);
+    free(fixture->region.memory);
+    free(fixture);
+}
+
+static struct tree_reader *open_reader(struct fixture *fixture)
+{
+    struct tree_reader *reader;
+    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->account,
+                                                                    .read = read_region,
+                                                                    .arg = fixture,
+                                                                    .region = 9,
+                                                                    .unit_bytes = 512},
+                                      &reader),
+                     0);
+    return reader;
+}
+
+static void put(struct fixture *fixture, uint64_t number)
+{
+    char buffer[TREE_KEY_MAX];
+    struct tree_value before;
+    const uint64_t state = (fixture->states[number] + 1) | 1;
+    atomic_store(&fixture->begun[number], state);
+    int error = tree_mega_put(fixture->mega, key_of(number, buffer),
+                              (struct tree_value){.place = state, .sum = number}, &before);
+    if (error != 0) { /* only where memory is scarce on purpose */
+        assert_int_equal(error, -ENOSPC);
+        assert_true(fixture->region.bytes < BYTES);
+        atomic_store(&fixture->begun[number], fixture->states[number]);
+        return;
+    }
+    atomic_store(&fixture->ended[number], state);
+    fixture->states[number] = state;
+}
+
+static void delete (struct fixture *fixture, uint64_t number)
+{
+    char buffer[TREE_KEY_MAX];
+    struct tree_value before;
+    const uint64_t state = fixture->states[number] + 1;
+    if (fixture->states[number] % 2 == 0)
+        return;
+    atomic_store(&fixture->begun[number], state);
+    assert_int_equal(tree_mega_delete(fixture->mega, key_of(number, buffer), &before), 0);
+    atomic_store(&fixture->ended[number], state);
+    fixture->states[number] = state;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+/* What a get may find lies between the state before it, and the one that was begun before its end. */
+static void get_one(struct fixture *fixture, struct tree_reader *reader, uint64_t number)
+{
+    char buffer[TREE_KEY_MAX];
+    struct tree_value value;
+    const uint64_t least = atomic_load(&fixture->ended[number]);
+    int error = tree_reader_get(reader, key_of(number, buffer), &value);
+    const uint64_t most = atomic_load(&fixture->begun[number]);
+    if (error == -EBUSY)
+        return;
+    if (error == 0) {
+        base_assert(value.sum == number && value.place % 2 == 1 && value.place >= least &&
+                    value.place <= most);
+        atomic_fetch_add(&fixture->found, 1);
+    } else {
+        base_assert(error == -ENOENT && (least % 2 == 0 || most > least));
+        atomic_fetch_add(&fixture->missed, 1);
+    }
+}
+
+struct shown {
+    int64_t last;
+    uint64_t stayed; /* keys of those that always stay */
+};
+
+static int note_shown(void *arg, struct tree_key key, struct tree_value value)
+{
+    struct shown *shown = arg;
+    (void)key;
+    base_assert((int64_t)value.sum > shown->last);
+    shown->last = (int64_t)value.sum;
+    shown->stayed += value.sum % 5 == 0;
+    return 0;
+}
+
+static void range_all(struct tree_reader *reader)
+{
+    struct shown shown = {.last = -1};
+    int error = tree_reader_range(reader, NULL, NULL, note_shown, &shown);
+    base_assert(error == 0 || error == -EBUSY);
+    base_assert(error != 0 || shown.stayed == KEYS / 5);
+}
+
+static void *be_reader(void *arg)
+{
+    struct fixture *fixture = arg;
+    struct tree_reader *reader = open_reader(fixture);
+    struct base_random random;
+    base_random_init(&random, (uint64_t)(uintptr_t)reader);
+    for (uint64_t i = 0; !atomic_load(&fixture->stop); i++) {
+        get_one(fixture, reader, base_random_below(&random, KEYS));
+        if (i % 200 == 0)
+            range_all(reader);
+    }
+    tree_reader_close(reader);
+    return NULL;
+}
+
+static void threads_find_what_is_there(void **state)
+{
+    struct fixture *fixture = open_fixture(BYTES);
+    struct base_random random;
+    pthread_t readers[READERS];
+    const char *why;
+    (void)state;
+    base_random_init(&random, 3);
+    for (uint64_t number = 0; number < KEYS; number += 5)
+        put(fixture, number);
+    for (uint32_t i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, be_reader, fixture), 0);
+    /* until both have done enough, however slow they are */
+    for (uint64_t i = 0;
+         i < 200000 || atomic_load(&fixture->found) < 5000 || atomic_load(&fixture->missed) < 1000; i++) {
+        const uint64_t number = base_random_below(&random, KEYS);
+        if (number % 5 == 0 || base_random_below(&random, 10) < (i / 20000 % 2 == 0 ? 7 : 2))
+            put(fixture, number);
+        else
+            delete (fixture, number);
+    }
+    atomic_store(&fixture->stop, true);
+    for (uint32_t i = 0; i < READERS; i++)
+        assert_int_equal(pthread_join(readers[i], NULL), 0);
+    assert_int_equal(tree_mega_check(fixture->mega, &why), 0);
+    close_fixture(fixture);
+}
+
+/* ---- every moment ------------------------------------------------------------------------------- */
+
+/* Memory that stands still after some words of a change, as a peer may see it. */
+struct moment {
+    struct fixture *fixture;
+    uint8_t *before, *now;
+    uint64_t words
+        [4096]; /* that a change has written, in their order: where, and 1 where that is a node's sum, which always changes; and what */
+    uint32_t word_count;
+};
+
+static uint64_t word_at(const uint8_t *memory, uint64_t at)
+{
+    uint64_t word;
+    memcpy(&word, memory + at, 8);
+    return word;
+}
+
+static int read_moment(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
+{
+    const struct moment *moment = arg;
+    if (region != 9 || offset > BYTES || bytes > BYTES - offset)
+        return -ERANGE;
+    memcpy(memory, moment->now + offset, bytes);
+    return 0;
+}
+
+static struct moment *recording;
+
+/* The owner's copy, word by word; so the order in which nodes are written is known. */
+static void record_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from,
+                           uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 8) {
+        if (word_at(region->memory, offset + at) == word_at(from, at))
+            continue;
+        base_assert(recording->word_count < base_array_count(recording->words));
+        recording->words[recording->word_count++] = (offset + at) | (at == 0);
+        recording->words[recording->word_count++] = word_at(from, at);
+        memcpy(region->memory + offset + at, (const uint8_t *)from + at, 8);
+    }
+}
+
+/* In a moment between two words of a change every other key is as it is, and its own as before or after. @param is_whole  no
+ * node is half written */
+static void look_at_moment(struct moment *moment, struct tree_reader *reader, uint64_t changed,
+                           uint64_t before, bool is_whole, struct base_random *random)
+{
+    struct fixture *fixture = moment->fixture;
+    char buffer[TREE_KEY_MAX];
+    for (uint32_t i = 0; i < 4; i++) {
+        /* mostly those near to it, which lie in the same nodes */
+        const uint64_t number =
+            i == 0 ? changed : (changed + KEYS + base_random_below(random, 60) - 30) % KEYS;
+        struct tree_value value = {.place = 0};
+        int error = tree_reader_get(reader, key_of(number, buffer), &value);
+        if (error == -EBUSY && !is_whole)
+            continue; /* and it stays so for as long as one looks */
+        const uint64_t found = error == 0 ? value.place : 0, now = fixture->states[number],
+                       expected = now % 2 == 0 ? 0 : now, was = before % 2 == 0 ? 0 : before;
+        assert_true(error == 0 || error == -ENOENT);
+        assert_true(found == expected || (number == changed && found == was));
+    }
+}
+
+static void every_moment_has_all_keys(void **state)
+{
+    struct fixture *fixture = open_fixture(BYTES);
+    const struct tarn_fabric_mem_operations operations = {.copy_in = record_copy_in};
+    struct moment *moment = calloc(1, sizeof(*moment));
+    struct base_random random;
+    struct tree_reader *reader;
+    struct tree_mega_stats stats;
+    uint64_t moments = 0;
+    (void)state;
+    assert_non_null(moment);
+    *moment = (struct moment){.fixture = fixture, .now = malloc(BYTES)};
+    assert_non_null(moment->now);
+    memcpy(moment->now, fixture->region.memory, BYTES);
+    recording = moment;
+    fixture->region.mem = &operations;
+    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->account,
+                                                                    .read = read_moment,
+                                                                    .arg = moment,
+                                                                    .region = 9,
+                                                                    .unit_bytes = 512},
+                                      &reader),
+                     0);
+    base_random_init(&random, 11);
+    for (uint32_t round = 0; round < 8000; round++) {
+        const uint64_t number = base_random_below(&random, KEYS), before = fixture->states[number];
+        moment->word_count = 0;
+        if (base_random_below(&random, 10) < (round / 2000 % 2 == 0 ? 8 : 2))
+            put(fixture, number);
+        else
+            delete (fixture, number);
+        for (uint32_t i = 0; i < moment->word_count; i += 2) {
+            const bool is_first = moment->words[i] % 2 == 1;
+            if (is_first)
+                look_at_moment(moment, reader, number, before, true, &random);
+            memcpy(moment->now + moment->words[i] / 8 * 8, &moment->words[i + 1], 8);
+            if (is_first || i % 32 == 0)
+                look_at_moment(moment, reader, number, before, false, &random);
+            moments++;
+        }
+    }
+    tree_mega_stats(fixture->mega, &stats);
+    assert_true(stats.splits > 100 && stats.merges > 20 && stats.moves > 0 && moments > 10000);
+    tree_reader_close(reader);
+    free(moment->now);
+    free(moment);
+    close_fixture(fixture);
+}
+
+/* ---- places that are used again ---------------------------------------------------------------------- */
+
+#define FEW_KEYS 500u
+
+struct churn {
+    struct fixture *fixture;
+    struct base_random random;
+};
+
+/* Before each READ the tree changes, so that the pointer by which the reader has come is often an old one. */
+static int read_churned(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
+{
+    struct churn *churn = arg;
+    for (uint64_t i = base_random_below(&churn->random, 3); i > 0; i--) {
+        const uint64_t first = base_random_below(&churn->random, FEW_KEYS);
+        const bool is_put = base_random_below(&churn->random, 2) == 0;
+        for (uint64_t k = base_random_below(&churn->random, FEW_KEYS); k > 0; k--) {
+            if (is_put)
+                put(churn->fixture, (first + k) % FEW_KEYS);
+            else
+                delete (churn->fixture, (first + k) % FEW_KEYS);
+        }
+    }
+    return read_region(churn->fixture, region, offset, memory, bytes);
+}
+
+static void places_are_used_again(void **state)
+{
+    struct churn churn = {.fixture = open_fixture(UINT64_C(56) << 10)};
+    struct tree_reader *reader;
+    struct tree_reader_stats stats;
+    (void)state;
+    base_random_init(&churn.random, 5);
+    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &churn.fixture->account,
+                                                                    .read = read_churned,
+                                                                    .arg = &churn,
+                                                                    .region = 9,
+                                                                    .unit_bytes = 512},
+                                      &reader),
+                     0);
+    for (uint32_t i = 0; i < 4000; i++)
+        get_one(churn.fixture, reader, base_random_below(&churn.random, FEW_KEYS));
+    tree_reader_stats(reader, &stats);
+    print_message("# %" PRIu64 " reads, %" PRIu64 " right links, %" PRIu64 " restarts\n", stats.reads,
+                  stats.rights, stats.restarts);
+    assert_true(stats.rights > 100 && stats.restarts > 300 && churn.fixture->found > 1000);
+    tree_reader_close(reader);
+    close_fixture(churn.fixture);
+}
+
+/* ---- hostile ------------------------------------------------------------------------------------ */
+
+/* Rubbish, and a tree that leads in a circle, end a call. */
+static void rubbish_ends_a_call(void **state)
+{
+    struct fixture *fixture = open_fixture(BYTES);
+    struct tree_reader *reader = open_reader(fixture);
+    struct tree_value value;
+    char buffer[TREE_KEY_MAX];
+    struct tree_node *root = (void *)fixture->region.memory;
+    (void)state;
+    assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -ENOENT);
+    assert_true(tree_node_init(root, 512, 0, 1, (struct tree_key){.bytes = (const uint8_t *)""}, NULL));
+    assert_true(tree_node_insert(root, 0, (struct tree_key){.bytes = (const uint8_t *)""},
+                                 (struct tree_value){.place = tree_pointer_to(9, 0, 0)}));
+    tree_node_seal(root, tree_pointer_to(9, 0, 0), 1);
+    assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
+    tree_node_replace(root, 0, (struct tree_value){.place = tree_pointer_to(77, 5, 15)});
+    tree_node_seal(root, tree_pointer_to(9, 0, 0), 2);
+    assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
+    memset(root, 0xff, 512);
+    assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
+    tree_reader_close(reader);
+    close_fixture(fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_find_what_is_there),
+        cmocka_unit_test(every_moment_has_all_keys),
+        cmocka_unit_test(places_are_used_again),
+        cmocka_unit_test(rubbish_ends_a_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
