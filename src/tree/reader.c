@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define TORN_MAX     64u  /* READs of one node, one after the other, that bring none */
-#define RESTARTS_MAX 64u  /* of one call */
+#define TORN_MAX     16u  /* READs of one node, one after the other, that bring none */
+#define RESTARTS_MAX 16u  /* of one call */
 #define STEPS_MAX    256u /* nodes on one way down, right links included */
 
 struct tree_reader {
