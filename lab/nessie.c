@@ -454,11 +454,13 @@ static void draw_zipf(struct lab_figures *figures)
     }
 }
 
-/* What is furthest from the paper, with cards that issue twice as many operations. */
+/* What is furthest from the paper, with cards that issue twice as many operations; what holds an even card. */
 static void draw_sensitivity(struct lab_figures *figures)
 {
-    struct sim_card card = card_of(false);
+    struct sim_card card = card_of(false), wide = card_of(true);
     card.out_kops *= 2;
+    wide.link_mbps *= 4;
+    measure_filter(figures, &wide, 7, KEYS, 0, "Figure 10, even card, four times the link");
     measure_competing(figures, &card, COMPETING_NESSIE, "Figure 7, Nessie");
     measure_competing(figures, &card, COMPETING_PINNED, "Figure 7, NessieSD, pinned");
     measure_zipf(figures, &card, POPULAR_CACHE, 0.9, "Figure 11, Nessie, cache, 0.9");
