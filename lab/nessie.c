@@ -21,7 +21,8 @@ enum {
     WORKERS = 3, /* of NessieSD, and clients beside them */
     CLIENTS_BESIDE = 9,
     SLOTS = 1 << 18,
-    KEYS = 40000, /* 15 % of the slots; the paper: 20 % */
+    KEYS = 40000,       /* 15 % of the slots; the paper: 20 % */
+    FEWER_KEYS = 15000, /* words that have 11 filter bits have room for addresses of 128 MiB */
     TURN_NS = 100000,
     SMALL_CORES = 6, /* §3.2 */
     SMALL_RUN_NS = 2000000,
@@ -326,22 +327,30 @@ static void measure_store(struct lab_figures *figures, const struct lab_nessie_o
         print_value(figures, series, axis, xs[i], (double)results[i].kops / 1e3, &results[i]);
 }
 
-static void draw_competing(struct lab_figures *figures)
+/* The ways of the paper's Figure 7. */
+enum competing { COMPETING_NESSIE, COMPETING_PINNED, COMPETING_UNPINNED, COMPETING_WAYS };
+
+static void measure_competing(struct lab_figures *figures, const struct sim_card *card, enum competing way,
+                              const char *series)
 {
     static const uint64_t others[] = {0, 1, 4, 12};
+    const struct lab_nessie_options options = usual_store(figures, card, way != COMPETING_NESSIE);
+    struct lab_nessie_point points[base_array_count(others)];
+    for (size_t i = 0; i < base_array_count(others); i++) {
+        points[i] = usual_point(900);
+        points[i].others = (uint32_t)others[i];
+        points[i].are_reserved = way == COMPETING_PINNED;
+        points[i].run_ns = 16 * (uint64_t)TURN_NS;
+    }
+    measure_store(figures, &options, points, base_array_count(others), series, "CPU workers", others);
+}
+
+static void draw_competing(struct lab_figures *figures)
+{
     static const char *const series[] = {"Nessie", "NessieSD, pinned", "NessieSD, unpinned"};
     const struct sim_card card = card_of(false);
-    for (size_t s = 0; s < base_array_count(series); s++) {
-        const struct lab_nessie_options options = usual_store(figures, &card, s > 0);
-        struct lab_nessie_point points[base_array_count(others)];
-        for (size_t i = 0; i < base_array_count(others); i++) {
-            points[i] = usual_point(900);
-            points[i].others = (uint32_t)others[i];
-            points[i].are_reserved = s == 1;
-            points[i].run_ns = 16 * (uint64_t)TURN_NS;
-        }
-        measure_store(figures, &options, points, base_array_count(others), series[s], "CPU workers", others);
-    }
+    for (enum competing way = 0; way < COMPETING_WAYS; way++)
+        measure_competing(figures, &card, way, series[way]);
 }
 
 static void draw_computing(struct lab_figures *figures)
@@ -392,43 +401,70 @@ static void draw_locality(struct lab_figures *figures)
 }
 
 static void measure_filter(struct lab_figures *figures, const struct sim_card *card, uint32_t bits,
-                           uint64_t locality_percent, const char *series)
+                           uint64_t keys, uint32_t locality_percent, const char *name)
 {
     const struct lab_nessie_point point = usual_point(900);
     struct lab_nessie_options options = usual_store(figures, card, false);
+    char series[48];
     options.filter_bits = bits;
-    options.locality_percent = (uint32_t)locality_percent;
+    options.keys = keys;
+    options.locality_percent = locality_percent;
+    (void)snprintf(series, sizeof(series), "%s%s", name, keys == KEYS ? "" : ", fewer keys");
     measure_store(figures, &options, &point, 1, series, "filter bits, 90 % GETs", (uint64_t[]){bits});
 }
 
 static void draw_filter(struct lab_figures *figures)
 {
-    static const uint32_t bits[] = {0, 7, 11};
+    static const struct {
+        uint32_t bits;
+        uint64_t keys;
+    } stores[] = {{0, KEYS}, {7, KEYS}, {7, FEWER_KEYS}, {11, FEWER_KEYS}};
     const struct sim_card card = card_of(false), even = card_of(true);
-    for (size_t i = 0; i < base_array_count(bits); i++) {
-        measure_filter(figures, &even, bits[i], 0, "0 % local, even card");
-        measure_filter(figures, &even, bits[i], 80, "80 % local, even card");
-        if (bits[i] == 0 || bits[i] == 7)
-            measure_filter(figures, &card, bits[i], 0, "0 % local");
+    for (size_t i = 0; i < base_array_count(stores); i++) {
+        measure_filter(figures, &even, stores[i].bits, stores[i].keys, 0, "0 % local, even card");
+        measure_filter(figures, &even, stores[i].bits, stores[i].keys, 80, "80 % local, even card");
+        measure_filter(figures, &card, stores[i].bits, stores[i].keys, 0, "0 % local");
     }
+}
+
+/* The ways of the paper's Figure 11. */
+enum popular { POPULAR_NESSIE, POPULAR_CACHE, POPULAR_SERVED, POPULAR_WAYS };
+
+static void measure_zipf(struct lab_figures *figures, const struct sim_card *card, enum popular way,
+                         double exponent, const char *series)
+{
+    static const uint64_t permilles[] = {900, 999, 1000};
+    struct lab_nessie_options options = usual_store(figures, card, way == POPULAR_SERVED);
+    options.zipf = exponent;
+    options.cache_permille = way == POPULAR_CACHE ? 10 : 0;
+    measure_gets(figures, &options, permilles, base_array_count(permilles), series);
 }
 
 static void draw_zipf(struct lab_figures *figures)
 {
-    static const uint64_t permilles[] = {900, 999, 1000};
     static const double exponents[] = {0.9, 0.7};
     static const char *const names[] = {"Nessie", "Nessie, cache", "NessieSD"};
     const struct sim_card card = card_of(false);
     char series[32];
     for (size_t e = 0; e < base_array_count(exponents); e++) {
-        for (size_t n = 0; n < base_array_count(names); n++) {
-            struct lab_nessie_options options = usual_store(figures, &card, n == 2);
-            options.zipf = exponents[e];
-            options.cache_permille = n == 1 ? 10 : 0;
-            (void)snprintf(series, sizeof(series), "%s, %.1f", names[n], exponents[e]);
-            measure_gets(figures, &options, permilles, base_array_count(permilles), series);
+        for (enum popular way = 0; way < POPULAR_WAYS; way++) {
+            (void)snprintf(series, sizeof(series), "%s, %.1f", names[way], exponents[e]);
+            measure_zipf(figures, &card, way, exponents[e], series);
         }
     }
+}
+
+/* What is furthest from the paper, with cards that issue twice as many operations; what holds an even card. */
+static void draw_sensitivity(struct lab_figures *figures)
+{
+    struct sim_card card = card_of(false), wide = card_of(true);
+    card.out_kops *= 2;
+    wide.link_mbps *= 4;
+    measure_filter(figures, &wide, 7, KEYS, 0, "Figure 10, even card, four times the link");
+    measure_competing(figures, &card, COMPETING_NESSIE, "Figure 7, Nessie");
+    measure_competing(figures, &card, COMPETING_PINNED, "Figure 7, NessieSD, pinned");
+    measure_zipf(figures, &card, POPULAR_CACHE, 0.9, "Figure 11, Nessie, cache, 0.9");
+    measure_zipf(figures, &card, POPULAR_SERVED, 0.9, "Figure 11, NessieSD, 0.9");
 }
 
 static const struct lab_figure all_figures[] = {
@@ -441,10 +477,11 @@ static const struct lab_figure all_figures[] = {
     {"9", "local accesses", draw_locality},
     {"10", "filter bits", draw_filter},
     {"11", "popular keys, and a cache", draw_zipf},
+    {"sensitivity", "twice the out-bound rate", draw_sensitivity},
 };
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
 
 LAB_FIGURES_VERB(lab_verb_nessie, "nessie",
                  "What the hash store costs, and the figures of Nessie, on simulated cards, in virtual time.",
-                 "Only this one: trips, load, 1, 2, or 7 to 11.", all_figures);
+                 "Only this one: trips, load, 1, 2, 7 to 11, or sensitivity.", all_figures);
