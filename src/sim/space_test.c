@@ -6,8 +6,6 @@
 
 int main(void)
 {
-    const struct testing_suite suites[] = {space_conformance, space_lifecycle, space_sync,
-                                           space_hostile,     space_versions,  space_copies,
-                                           space_restart,     space_session,   {0}};
+    const struct testing_suite suites[] = {SPACE_CONFORMANCE, SPACE_VERSIONS, {0}};
     return net_testing_run_both(suites, DRIVE_BYTES);
 }

@@ -14,4 +14,8 @@ extern const struct testing_suite space_copies;   /* of several copies; servers 
 extern const struct testing_suite space_restart;  /* memory servers that are restarted with their contents */
 extern const struct testing_suite space_session;  /* numbers of sessions, and sessions that are over */
 
+/* The suites of a provider's two test programs, which take about as long as each other. */
+#define SPACE_CONFORMANCE space_conformance, space_lifecycle, space_sync, space_hostile, space_session
+#define SPACE_VERSIONS    space_versions, space_copies, space_restart
+
 #endif
