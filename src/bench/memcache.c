@@ -63,7 +63,7 @@ static int measure_server(void *arg, struct bench_sample *sample)
         return error;
     sample->operations = outcome.keys;
     sample->elapsed_ns = outcome.elapsed_ns;
-    sample->values[HIT_PERCENT] = 100 * (double)outcome.hits / (double)base_max(outcome.gets, UINT64_C(1));
+    sample->values[HIT_PERCENT] = outcome.gets == 0 ? 100 : 100 * (double)outcome.hits / (double)outcome.gets;
     sample->values[LOAD_PERCENT] = 100 * outcome.busy_share;
     sample->values[BYTES_PER_S] =
         (double)outcome.keys * contestant->contest.values.bytes * 1e9 / (double)outcome.elapsed_ns;

@@ -88,7 +88,7 @@ static void test_named_server(void **state)
 {
     struct named *named = *state;
     struct run run;
-    RUN(&run, "memcache", named->option, "--json", "--keys=500", "--connections=4", "--duration=50ms",
+    RUN(&run, "memcache", named->option, "--json", "--keys=500", "--connections=4", "--duration=200ms",
         "--repeats=2", "--pipeline=1,3x5", "--distribution=uniform,zipf", "--seed=7");
     fake_end(&named->fake);
     assert_success(&run);
@@ -127,8 +127,8 @@ static void test_named_server_fails(void **state)
     struct named *named = *state;
     named->fake.fault_at = 600; /* set while nothing is connected: the thread looks at it when it answers */
     named->fake.fault = FAKE_ERROR;
-    EXPECT(1, "SERVER_ERROR busy", named->option, "--keys=500", "--connections=4", "--duration=50ms",
-           "--repeats=1");
+    EXPECT(1, "SERVER_ERROR busy", named->option, "--keys=500", "--connections=4", "--duration=60s",
+           "--repeats=1"); /* which the error ends */
     fake_end(&named->fake);
     EXPECT(1, "connect (does it run", named->option, "--keys=500", "--duration=50ms");
 }
