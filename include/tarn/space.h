@@ -227,7 +227,8 @@ struct tarn_space_info {
     bool copy_on_write;
     bool
         whole_words; /**< of TARN_SPACE_WORDS: a READ of several words brings of each a value that it had at one moment. Else only
-                          a READ of one word does (tarn_fabric_info.whole_words) */
+                          a READ of one word does (tarn_fabric_info.whole_words), which may be made by a swap: so it is for words
+                          that nobody WRITEs meanwhile, and a longer one is never cut into such */
 };
 
 /** Tell of a region. */

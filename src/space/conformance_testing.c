@@ -337,13 +337,62 @@ static void words_are_swapped(struct testing_fabric *testing)
     space_testing_run(testing, 0, swap_words);
 }
 
+/* A word all of whose bytes are the same. */
+static uint64_t pattern(uint64_t byte)
+{
+    return byte * UINT64_C(0x0101010101010101);
+}
+
+enum { WORDS_TOGETHER = 8, SWAP_ROUNDS = 100 };
+
+/* READ words, on both sides of a chunk's end, each by an operation of its own, while it is swapped. */
+static void read_swapped_words(struct space_testing *self)
+{
+    struct tarn_space_namespace *of = space_testing_namespace(self->space, "words", 2);
+    struct tarn_space_region *region = space_testing_alloc(of, 2 * TESTING_CHUNK_BYTES, TARN_SPACE_WORDS);
+    const uint64_t at = TESTING_CHUNK_BYTES - WORDS_TOGETHER / 2 * 8;
+    uint64_t words[WORDS_TOGETHER] = {0};
+    assert_int_equal(tarn_space_write_at(region, at, words, sizeof(words), SOON), 0);
+    for (uint64_t round = 0; round < SWAP_ROUNDS; round++) {
+        struct tarn_space_op ops[2 * WORDS_TOGETHER];
+        struct iovec iov[WORDS_TOGETHER];
+        for (uint64_t i = 0; i < WORDS_TOGETHER; i++) {
+            iov[i] = (struct iovec){.iov_base = &words[i], .iov_len = 8};
+            ops[i] = (struct tarn_space_op){.kind = TARN_FABRIC_CAS,
+                                            .region = region,
+                                            .offset = at + i * 8,
+                                            .compare = pattern(round),
+                                            .operand = pattern(round + 1)};
+            ops[WORDS_TOGETHER + i] = (struct tarn_space_op){.kind = TARN_FABRIC_READ,
+                                                             .region = region,
+                                                             .offset = at + i * 8,
+                                                             .iov = &iov[i],
+                                                             .iov_count = 1};
+        }
+        tarn_space_post(self->space, ops, 2 * WORDS_TOGETHER);
+        assert_int_equal(tarn_space_wait(self->space, ops, 2 * WORDS_TOGETHER, SOON), 0);
+        for (uint64_t i = 0; i < WORDS_TOGETHER; i++) {
+            assert_int_equal(ops[i].before, pattern(round));
+            assert_true(words[i] == pattern(round) || words[i] == pattern(round + 1));
+        }
+    }
+    tarn_space_drop(region);
+    tarn_space_leave_ns(of);
+}
+
+static void words_are_read_whole(struct testing_fabric *testing)
+{
+    space_testing_run(testing, 0, read_swapped_words);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(what_one_writes_another_reads)                                                                      \
     EACH(any_byte_is_read_and_written)                                                                       \
     EACH(a_part_is_a_region)                                                                                 \
     EACH(many_are_under_way)                                                                                 \
     EACH(any_is_waited_for)                                                                                  \
-    EACH(words_are_swapped)
+    EACH(words_are_swapped)                                                                                  \
+    EACH(words_are_read_whole)
 
 SUITE(TESTING_BOTH)
 
