@@ -7,15 +7,11 @@
 #define UNITS_MIN       64u
 #define ROOT_UNIT_COUNT (1u << (TREE_CLASSES - 1)) /* which the root may grow into */
 #define FETCHED_LINES   4u                         /* of a node that is about to be searched */
-#define SPLIT_MIN       3u  /* entries of a node that is cut in two; one with fewer becomes larger */
+#define SPLIT_MIN       3u /* entries of a node that is cut in two; one with fewer becomes larger */
+#define NOWHERE         UINT32_MAX
 #define GROUP           16u /* keys that are looked for at the same time */
 
 /* ---- units -------------------------------------------------------------------------------------- */
-
-static bool is_used(const struct tree_mega *mega, uint32_t unit)
-{
-    return (mega->used[unit / 64] >> unit % 64 & 1) != 0;
-}
 
 static void set_used(struct tree_mega *mega, uint32_t unit, uint32_t class_number, bool used)
 {
@@ -43,7 +39,7 @@ static uint32_t take_units(struct tree_mega *mega, uint32_t class_number)
         }
         bool is_free = true;
         for (uint32_t k = unit; k < unit + count && is_free; k++)
-            is_free = !is_used(mega, k);
+            is_free = !mega_has_bit(mega->used, k);
         if (!is_free)
             continue;
         set_used(mega, unit, class_number, true);
@@ -51,6 +47,13 @@ static uint32_t take_units(struct tree_mega *mega, uint32_t class_number)
         return unit;
     }
     return ROOT;
+}
+
+/* Give units back in which no node is. @param unit  ROOT: there are none */
+static void give_units(struct tree_mega *mega, uint32_t unit, uint32_t class_number)
+{
+    if (unit != ROOT)
+        set_used(mega, unit, class_number, false);
 }
 
 /* Write a node into the region. Readers that find some of it written find that it is torn. */
@@ -66,39 +69,38 @@ static tree_pointer pointer_to(const struct tree_mega *mega, const struct tree_n
     return tree_pointer_to(mega->region, unit, image->class_number);
 }
 
+/* Copy a node, to change it. */
+static struct tree_node *copy_node(const struct tree_mega *mega, uint32_t unit, struct tree_node *image)
+{
+    return memcpy(image, mega_node(mega, unit), tree_node_bytes(mega_node(mega, unit)));
+}
+
 /* Take a node out of the tree, to which nothing leads any more but what readers know from before. */
 static void bury_node(struct tree_mega *mega, uint32_t unit)
 {
-    struct tree_node *image = mega->scratch;
-    memcpy(image, mega_node(mega, unit), tree_node_bytes(mega_node(mega, unit)));
+    struct tree_node *image = copy_node(mega, unit, mega->scratch);
     image->flags |= TREE_NODE_DEAD;
     store_node(mega, image, unit);
-    set_used(mega, unit, image->class_number, false);
+    give_units(mega, unit, image->class_number);
     mega->nodes--;
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static size_t used_bytes(const struct tree_mega *mega)
-{
-    return (mega->units + 63) / 64 * sizeof(uint64_t);
-}
-
 void tree_mega_close(struct tree_mega *mega)
 {
-    const uint32_t bytes = mega->unit_bytes << (TREE_CLASSES - 1);
+    const uint32_t bytes = tree_image_bytes(mega->unit_bytes);
     for (uint32_t i = 0; i < mega->image_count; i++)
         base_free(mega->account, mega->images[i].node, 3 * (size_t)bytes);
     base_free(mega->account, mega->scratch, bytes);
-    base_free(mega->account, mega->used, used_bytes(mega));
+    base_free(mega->account, mega->used, mega_bitmap_bytes(mega));
     base_free(mega->account, mega, sizeof(*mega));
 }
 
 int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **ret_mega)
 {
     const uint32_t unit_bytes = options->unit_bytes == 0 ? TREE_NODE_BYTES : options->unit_bytes;
-    if (unit_bytes < TREE_NODE_BYTES_MIN || unit_bytes > TREE_NODE_BYTES_MAX ||
-        (unit_bytes & (unit_bytes - 1)) != 0 || options->memory->bytes / unit_bytes < UNITS_MIN ||
+    if (!tree_is_unit(unit_bytes) || options->memory->bytes / unit_bytes < UNITS_MIN ||
         options->memory->bytes > UINT64_C(4) << 30)
         return -EINVAL;
     struct tree_mega *mega = base_alloc(options->account, sizeof(*mega));
@@ -109,8 +111,8 @@ int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **r
                                .region = options->region,
                                .unit_bytes = unit_bytes,
                                .units = (uint32_t)(options->memory->bytes / unit_bytes)};
-    mega->used = base_alloc(mega->account, used_bytes(mega));
-    mega->scratch = base_alloc(mega->account, unit_bytes << (TREE_CLASSES - 1));
+    mega->used = base_alloc(mega->account, mega_bitmap_bytes(mega));
+    mega->scratch = base_alloc(mega->account, tree_image_bytes(unit_bytes));
     if (mega->used == NULL || mega->scratch == NULL) {
         tree_mega_close(mega);
         return -ENOMEM;
@@ -156,10 +158,8 @@ static uint32_t go_down(const struct tree_mega *mega, struct tree_key key, struc
 
 int tree_mega_get(const struct tree_mega *mega, struct tree_key key, struct tree_value *ret_value)
 {
-    const struct tree_node *node = mega_node(mega, ROOT);
+    const struct tree_node *node = mega_leaf_of(mega, key);
     bool is_found;
-    while (node->level > 0)
-        node = mega_child(mega, node, tree_node_child_of(node, key));
     const uint32_t entry = tree_node_find(node, key, &is_found);
     if (!is_found)
         return -ENOENT;
@@ -203,11 +203,11 @@ void tree_mega_get_many(const struct tree_mega *mega, const struct tree_key *key
 
 /* What is to be changed in a node. */
 struct edit {
-    uint32_t entry;      /* below which, or in which, something changes … */
-    tree_pointer moved;  /* … the child of this entry has moved there; 0: it has not */
-    uint32_t place;      /* a new entry comes here … */
-    struct tree_key key; /* … with this key; bytes NULL: none does */
-    struct tree_value value;
+    const struct tree_value *replacement; /* the value that an entry has from now on; NULL: none changes */
+    uint32_t replaced;                    /* the entry that gets it */
+    uint32_t place;          /* the number of a new entry among the others; NOWHERE: none comes */
+    struct tree_key key;     /* the new entry's key */
+    struct tree_value value; /* the new entry's value */
 };
 
 /* Entries of a node with the new one among them. */
@@ -222,18 +222,25 @@ static struct tree_value value_of(const struct tree_node *node, const struct edi
     return i == edit->place ? edit->value : tree_node_value(node, i - (i > edit->place));
 }
 
+/* Add some of these entries behind those of an image. @return false: there is no room for all */
+static bool append_entries(struct tree_node *image, const struct tree_node *node, const struct edit *edit,
+                           uint32_t first, uint32_t end)
+{
+    uint8_t buffer[TREE_KEY_MAX];
+    bool fits = true;
+    for (uint32_t i = first; i < end && fits; i++)
+        fits = tree_node_insert(image, image->count, key_of(node, edit, i, buffer), value_of(node, edit, i));
+    return fits;
+}
+
 /* Build a node of some of these entries, as small as can be, but not below a class. @return false: they are too many */
 static bool build_part(const struct tree_mega *mega, const struct tree_node *node, const struct edit *edit,
                        uint32_t first, uint32_t end, struct tree_key low, const struct tree_key *high,
                        uint32_t class_number, struct tree_node *ret_image)
 {
-    uint8_t buffer[TREE_KEY_MAX];
     for (; class_number < TREE_CLASSES; class_number++) {
-        bool fits = tree_node_init(ret_image, mega->unit_bytes, class_number, node->level, low, high);
-        for (uint32_t i = first; i < end && fits; i++)
-            fits = tree_node_insert(ret_image, i - first, key_of(node, edit, i, buffer),
-                                    value_of(node, edit, i));
-        if (fits)
+        if (tree_node_init(ret_image, mega->unit_bytes, class_number, node->level, low, high) &&
+            append_entries(ret_image, node, edit, first, end))
             return true;
     }
     return false;
@@ -271,50 +278,39 @@ static struct tree_key separate(const struct tree_node *node, const struct edit 
 static int change_node(struct tree_mega *mega, const struct mega_step *path, uint32_t depth,
                        const struct edit *edit);
 
-/* The node before another one of its level. @return ROOT: there is none */
-static uint32_t find_left(const struct tree_mega *mega, const struct tree_node *node)
+/* A node has moved, and those above it lead to its new place: have the node before it lead there, too, and take the old one out of the
+ * tree. */
+static void leave_place(struct tree_mega *mega, const struct tree_node *moved, tree_pointer now,
+                        uint32_t unit)
 {
-    const struct tree_key low = tree_node_low(node);
-    const struct tree_node *at = mega_node(mega, ROOT);
-    bool is_left = false; /* `at` ends where the other node begins */
-    uint32_t unit = ROOT;
-    while (at->level > node->level) {
-        bool is_found = false;
-        uint32_t entry = is_left ? at->count : tree_node_find(at, low, &is_found);
-        if (entry == 0)
-            return ROOT;
-        is_left = is_left || is_found;
-        unit = tree_pointer_unit(tree_node_child(at, entry - 1));
-        at = mega_node(mega, unit);
+    const struct tree_key low = tree_node_low(moved);
+    if (tree_key_compare(low, tree_node_low(mega_node(mega, ROOT))) !=
+        0) { /* else it is the first of its level */
+        const uint32_t before = mega_find_below(mega, &low, moved->level);
+        struct tree_node *image = copy_node(mega, before, mega->scratch);
+        image->right = now;
+        store_node(mega, image, before);
     }
-    return is_left ? unit : ROOT;
+    mega->nodes++;
+    mega->moves++;
+    bury_node(mega, unit);
 }
 
-/* Have the node before another one lead to where that has moved. */
-static void lead_right(struct tree_mega *mega, uint32_t left, tree_pointer right)
-{
-    struct tree_node *image = mega->scratch;
-    if (left == ROOT)
-        return;
-    memcpy(image, mega_node(mega, left), tree_node_bytes(mega_node(mega, left)));
-    image->right = right;
-    store_node(mega, image, left);
-}
-
-/* Put the two halves of the root below it, or what it has into one larger one. */
+/* Put the two halves of the root below it. @return 0; -ENOSPC: nothing was changed */
 static int split_root(struct tree_mega *mega, struct tree_node *left, struct tree_node *right,
                       struct tree_key separator)
 {
     const struct tree_node *root = mega_node(mega, ROOT);
     struct tree_node *image = mega->scratch;
-    const struct tree_key high = tree_node_high(root), low = tree_node_low(root);
+    const struct tree_key low = tree_node_low(root);
+    struct tree_key high;
     bool fits = root->level + 1u < TREE_LEVELS_MAX;
     const uint32_t left_unit = fits ? take_units(mega, left->class_number) : ROOT;
     const uint32_t right_unit = left_unit == ROOT ? ROOT : take_units(mega, right->class_number);
     fits = right_unit != ROOT;
     for (uint32_t class_number = 0; fits; class_number++) {
         if (tree_node_init(image, mega->unit_bytes, class_number, root->level + 1u, low,
-                           (root->flags & TREE_NODE_LAST) != 0 ? NULL : &high) &&
+                           tree_node_end(root, &high)) &&
             tree_node_insert(image, 0, low,
                              (struct tree_value){.place = pointer_to(mega, left, left_unit)}) &&
             tree_node_insert(image, 1, separator,
@@ -323,10 +319,8 @@ static int split_root(struct tree_mega *mega, struct tree_node *left, struct tre
         fits = class_number + 1 < TREE_CLASSES;
     }
     if (!fits) {
-        if (left_unit != ROOT)
-            set_used(mega, left_unit, left->class_number, false);
-        if (right_unit != ROOT)
-            set_used(mega, right_unit, right->class_number, false);
+        give_units(mega, left_unit, left->class_number);
+        give_units(mega, right_unit, right->class_number);
         return -ENOSPC;
     }
     image->right = right->right = root->right;
@@ -345,12 +339,12 @@ static bool build_halves(struct tree_mega *mega, uint32_t depth, const struct ed
 {
     struct mega_images *images = &mega->images[depth];
     const struct tree_node *node = images->node;
-    const struct tree_key high = tree_node_high(node);
+    struct tree_key high;
     *ret_separator = separate(node, edit, cut, buffer);
     return build_part(mega, node, edit, 0, cut, tree_node_low(node), ret_separator,
                       depth == 0 ? 0 : node->class_number, images->left) &&
-           build_part(mega, node, edit, cut, node->count + 1u, *ret_separator,
-                      (node->flags & TREE_NODE_LAST) != 0 ? NULL : &high, 0, images->right);
+           build_part(mega, node, edit, cut, node->count + 1u, *ret_separator, tree_node_end(node, &high), 0,
+                      images->right);
 }
 
 /* The same where keys come in their order: all that was there stays together. @return false: it has no room for a fence */
@@ -369,10 +363,9 @@ static bool build_larger(struct tree_mega *mega, uint32_t depth, const struct ed
 {
     struct mega_images *images = &mega->images[depth];
     const struct tree_node *node = images->node;
-    const struct tree_key high = tree_node_high(node);
-    images->left->right = node->right;
-    return build_part(mega, node, edit, 0, node->count + 1u, tree_node_low(node),
-                      (node->flags & TREE_NODE_LAST) != 0 ? NULL : &high, node->class_number, images->left);
+    struct tree_key high;
+    return build_part(mega, node, edit, 0, node->count + 1u, tree_node_low(node), tree_node_end(node, &high),
+                      node->class_number, images->left);
 }
 
 /*
@@ -387,7 +380,8 @@ static int link_halves(struct tree_mega *mega, const struct mega_step *path, uin
     const bool is_moved = left->class_number != mega_node(mega, unit)->class_number;
     const uint32_t left_unit = is_moved ? take_units(mega, left->class_number) : unit;
     const uint32_t right_unit = is_split && left_unit != ROOT ? take_units(mega, right->class_number) : ROOT;
-    struct edit edit = {.entry = above, .place = UINT32_MAX};
+    const struct tree_value moved = {.place = pointer_to(mega, left, left_unit)};
+    struct edit edit = {.replaced = above, .place = NOWHERE};
     int error = left_unit == ROOT || (is_split && right_unit == ROOT) ? -ENOSPC : 0;
     left->right = mega_node(mega, unit)->right;
     if (error == 0 && is_split) {
@@ -400,27 +394,21 @@ static int link_halves(struct tree_mega *mega, const struct mega_step *path, uin
     }
     if (error == 0 && is_moved) {
         store_node(mega, left, left_unit);
-        edit.moved = pointer_to(mega, left, left_unit);
+        edit.replacement = &moved;
     }
     if (error == 0)
         error = change_node(mega, path, depth - 1, &edit);
     if (error != 0) {
-        if (is_moved && left_unit != ROOT)
-            set_used(mega, left_unit, left->class_number, false);
-        if (right_unit != ROOT)
-            set_used(mega, right_unit, right->class_number, false);
+        give_units(mega, is_moved ? left_unit : ROOT, left->class_number);
+        give_units(mega, right_unit, right->class_number);
         return error;
     }
-    if (is_moved) {
-        lead_right(mega, find_left(mega, left), edit.moved);
-        mega->nodes++;
-        bury_node(mega, unit);
-    } else {
+    if (is_moved)
+        leave_place(mega, left, moved.place, unit);
+    else
         store_node(mega, left, unit);
-    }
     mega->nodes += is_split;
     mega->splits += is_split;
-    mega->moves += is_moved;
     return 0;
 }
 
@@ -440,6 +428,7 @@ static int split_node(struct tree_mega *mega, const struct mega_step *path, uint
         return link_halves(mega, path, depth, is_split, separator);
     if (is_split)
         return split_root(mega, images->left, images->right, separator);
+    images->left->right = images->node->right;
     store_node(mega, images->left, ROOT);
     return 0;
 }
@@ -447,7 +436,7 @@ static int split_node(struct tree_mega *mega, const struct mega_step *path, uint
 /* See that there is memory for the images of a depth, and of those above it. */
 static bool has_images(struct tree_mega *mega, uint32_t depth)
 {
-    const uint32_t bytes = mega->unit_bytes << (TREE_CLASSES - 1);
+    const uint32_t bytes = tree_image_bytes(mega->unit_bytes);
     for (; mega->image_count <= depth; mega->image_count++) {
         uint8_t *memory = base_alloc(mega->account, 3 * (size_t)bytes);
         if (memory == NULL)
@@ -459,21 +448,14 @@ static bool has_images(struct tree_mega *mega, uint32_t depth)
     return true;
 }
 
-static void load_image(struct tree_mega *mega, const struct mega_step *path, uint32_t depth)
-{
-    const struct tree_node *node = mega_node(mega, path[depth].unit);
-    memcpy(mega->images[depth].node, node, tree_node_bytes(node));
-}
-
 /* Change a node, and those above it as far as need be. @return 0; -ENOSPC: nothing was changed */
 static int change_node(struct tree_mega *mega, const struct mega_step *path, uint32_t depth,
                        const struct edit *edit)
 {
-    struct tree_node *image = mega->images[depth].node;
-    load_image(mega, path, depth);
-    if (edit->moved != 0)
-        tree_node_replace(image, edit->entry, (struct tree_value){.place = edit->moved});
-    if (edit->key.bytes != NULL && !tree_node_insert(image, edit->place, edit->key, edit->value))
+    struct tree_node *image = copy_node(mega, path[depth].unit, mega->images[depth].node);
+    if (edit->replacement != NULL)
+        tree_node_replace(image, edit->replaced, *edit->replacement);
+    if (edit->place != NOWHERE && !tree_node_insert(image, edit->place, edit->key, edit->value))
         return split_node(mega, path, depth, edit);
     store_node(mega, image, path[depth].unit);
     return 0;
@@ -491,16 +473,14 @@ int tree_mega_put(struct tree_mega *mega, struct tree_key key, struct tree_value
     if (!has_images(mega, depth))
         return -ENOMEM;
     *ret_before = is_found ? tree_node_value(leaf, entry) : (struct tree_value){.place = 0};
-    if (!is_found) {
-        int error =
-            change_node(mega, path, depth, &(struct edit){.place = entry, .key = key, .value = value});
-        mega->keys += error == 0;
-        return error;
-    }
-    load_image(mega, path, depth);
-    tree_node_replace(mega->images[depth].node, entry, value);
-    store_node(mega, mega->images[depth].node, path[depth].unit);
-    return 0;
+    const struct edit edit = {.replacement = is_found ? &value : NULL,
+                              .replaced = entry,
+                              .place = is_found ? NOWHERE : entry,
+                              .key = key,
+                              .value = value};
+    int error = change_node(mega, path, depth, &edit);
+    mega->keys += error == 0 && !is_found;
+    return error;
 }
 
 /* ---- deleting ----------------------------------------------------------------------------------- */
@@ -515,20 +495,18 @@ static bool is_small(const struct tree_node *node)
 static bool build_merged(const struct tree_mega *mega, const struct tree_node *left,
                          const struct tree_node *right, struct tree_node *ret_image)
 {
-    const struct tree_key high = tree_node_high(right),
-                          *end = (right->flags & TREE_NODE_LAST) != 0 ? NULL : &high;
+    static const struct edit nothing = {.place = NOWHERE};
     const uint32_t most = base_max((uint32_t)left->class_number, (uint32_t)right->class_number);
-    uint8_t buffer[TREE_KEY_MAX];
+    struct tree_key high;
+    const struct tree_key *end = tree_node_end(right, &high);
     for (uint32_t class_number = 0; class_number <= most; class_number++) {
-        bool fits =
-            tree_node_init(ret_image, mega->unit_bytes, class_number, left->level, tree_node_low(left), end);
-        for (uint32_t i = 0; i < left->count && fits; i++)
-            fits = tree_node_insert(ret_image, i, tree_node_key(left, i, buffer), tree_node_value(left, i));
-        for (uint32_t i = 0; i < right->count && fits; i++)
-            fits = tree_node_insert(ret_image, ret_image->count, tree_node_key(right, i, buffer),
-                                    tree_node_value(right, i));
+        if (!tree_node_init(ret_image, mega->unit_bytes, class_number, left->level, tree_node_low(left),
+                            end) ||
+            !append_entries(ret_image, left, &nothing, 0, left->count) ||
+            !append_entries(ret_image, right, &nothing, 0, right->count))
+            continue;
         ret_image->right = right->right;
-        if (fits && tree_node_used(ret_image) <= tree_node_bytes(ret_image) / 4 * 3)
+        if (tree_node_used(ret_image) <= tree_node_bytes(ret_image) / 4 * 3)
             return true;
     }
     return false;
@@ -538,11 +516,9 @@ static bool build_merged(const struct tree_mega *mega, const struct tree_node *l
 static void lower_root(struct tree_mega *mega)
 {
     const struct tree_node *root = mega_node(mega, ROOT);
-    struct tree_node *image = mega->scratch;
     while (root->level > 0 && root->count == 1) {
         const uint32_t unit = tree_pointer_unit(tree_node_child(root, 0));
-        memcpy(image, mega_node(mega, unit), tree_node_bytes(mega_node(mega, unit)));
-        store_node(mega, image, ROOT);
+        store_node(mega, copy_node(mega, unit, mega->scratch), ROOT);
         bury_node(mega, unit);
     }
 }
@@ -556,7 +532,7 @@ static void remove_entry(struct tree_mega *mega, const struct mega_step *path, u
                          tree_pointer moved)
 {
     struct mega_images *images = &mega->images[depth];
-    load_image(mega, path, depth);
+    copy_node(mega, path[depth].unit, images->node);
     if (moved != 0)
         tree_node_replace(images->node, entry - 1, (struct tree_value){.place = moved});
     tree_node_remove(images->node, entry);
@@ -584,12 +560,8 @@ static void remove_entry(struct tree_mega *mega, const struct mega_step *path, u
     const tree_pointer merged = pointer_to(mega, images->left, place);
     store_node(mega, images->left, place);
     remove_entry(mega, path, depth - 1, at + 1, place != left ? merged : 0);
-    if (place != left) {
-        lead_right(mega, find_left(mega, images->left), merged);
-        mega->nodes++;
-        mega->moves++;
-        bury_node(mega, left);
-    }
+    if (place != left)
+        leave_place(mega, images->left, merged, left);
     bury_node(mega, right);
     mega->merges++;
 }

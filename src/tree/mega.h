@@ -65,9 +65,6 @@ base_must_check int tree_mega_put(struct tree_mega *mega, struct tree_key key, s
 base_must_check int tree_mega_delete(struct tree_mega *mega, struct tree_key key,
                                      struct tree_value *ret_before);
 
-/** Shows a record. @return 0 to go on; anything else ends the range with it */
-typedef int tree_visit_function(void *arg, struct tree_key key, struct tree_value value);
-
 /**
  * Show keys in their order. `visit` changes nothing.
  *

@@ -36,11 +36,36 @@ static inline const struct tree_node *mega_node(const struct tree_mega *mega, ui
     return (const struct tree_node *)(const void *)(mega->memory->memory + (uint64_t)unit * mega->unit_bytes);
 }
 
+/** Bytes of a bitmap that has a bit for each unit. */
+static inline size_t mega_bitmap_bytes(const struct tree_mega *mega)
+{
+    return (mega->units + 63) / 64 * sizeof(uint64_t);
+}
+
+/** Whether the bit of a unit is set. */
+static inline bool mega_has_bit(const uint64_t *bitmap, uint32_t unit)
+{
+    return (bitmap[unit / 64] >> unit % 64 & 1) != 0;
+}
+
 /** A child of an inner node. */
 static inline const struct tree_node *mega_child(const struct tree_mega *mega, const struct tree_node *node,
                                                  uint32_t entry)
 {
     return mega_node(mega, tree_pointer_unit(tree_node_child(node, entry)));
 }
+
+/** The leaf in which a key of the meganode's range is, or would be. */
+static inline const struct tree_node *mega_leaf_of(const struct tree_mega *mega, struct tree_key key)
+{
+    const struct tree_node *node = mega_node(mega, ROOT);
+    while (node->level > 0)
+        node = mega_child(mega, node, tree_node_child_of(node, key));
+    return node;
+}
+
+/** The node of a level that has the greatest keys below one: ranges.c. @param below  in the meganode's range, and above its
+ * beginning; NULL: all keys are below @return its unit */
+uint32_t mega_find_below(const struct tree_mega *mega, const struct tree_key *below, uint32_t level);
 
 #endif

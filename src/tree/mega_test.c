@@ -1,15 +1,12 @@
 /* Does a meganode agree with a plain list of keys, whatever they look like, and do its nodes keep their invariants? */
-#include "base/testing.h"
-#include "tree/mega.h"
+#include "tree/testing.h"
 #include <inttypes.h>
 
 #define UNIVERSE 4000u
 #define BYTES    (UINT64_C(8) << 20)
 
 struct fixture {
-    struct base_account account;
-    struct tarn_fabric_region region;
-    struct tree_mega *mega;
+    struct tree_testing tree;
     uint8_t keys[UNIVERSE][TREE_KEY_MAX]; /* in their order */
     uint32_t lengths[UNIVERSE];
     uint64_t values[UNIVERSE]; /* 0: absent */
@@ -22,50 +19,37 @@ static struct tree_key key_at(const struct fixture *fixture, uint64_t i)
     return (struct tree_key){.bytes = fixture->keys[i], .count = fixture->lengths[i]};
 }
 
-static struct tree_value value_of(uint64_t number)
+static struct fixture *open_fixture(uint32_t unit_bytes, uint64_t bytes)
 {
-    return (struct tree_value){.place = number, .sum = ~number, .bytes = (uint32_t)number + 1};
-}
-
-static void open_fixture(struct fixture *fixture, uint32_t unit_bytes, uint64_t bytes)
-{
-    fixture->region.memory = aligned_alloc(4096, bytes);
-    assert_non_null(fixture->region.memory);
-    fixture->region.bytes = bytes;
-    memset(fixture->region.memory, 0x5a, bytes);
-    base_account_init(&fixture->account, UINT64_MAX);
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    assert_non_null(fixture);
     base_random_init(&fixture->random, unit_bytes);
-    assert_int_equal(tree_mega_open(&(struct tree_mega_options){.account = &fixture->account,
-                                                                .memory = &fixture->region,
-                                                                .region = 9,
-                                                                .unit_bytes = unit_bytes},
-                                    &fixture->mega),
-                     0);
+    tree_testing_open(&fixture->tree, unit_bytes, bytes);
+    return fixture;
 }
 
 static void close_fixture(struct fixture *fixture)
 {
-    tree_mega_close(fixture->mega);
-    assert_int_equal(base_account_used(&fixture->account), 0);
-    free(fixture->region.memory);
+    tree_testing_close(&fixture->tree);
+    free(fixture);
 }
 
 static void check(const struct fixture *fixture)
 {
     const char *why = "";
     struct tree_mega_stats stats;
-    int error = tree_mega_check(fixture->mega, &why);
+    int error = tree_mega_check(fixture->tree.mega, &why);
     if (error != 0)
         print_message("%s\n", why);
     assert_int_equal(error, 0);
-    tree_mega_stats(fixture->mega, &stats);
+    tree_mega_stats(fixture->tree.mega, &stats);
     assert_int_equal(stats.keys, fixture->count);
 }
 
 static int put(struct fixture *fixture, uint64_t i, uint64_t number)
 {
     struct tree_value before;
-    int error = tree_mega_put(fixture->mega, key_at(fixture, i), value_of(number), &before);
+    int error = tree_mega_put(fixture->tree.mega, key_at(fixture, i), tree_testing_value(number), &before);
     if (error == 0) {
         assert_int_equal(before.place, fixture->values[i]);
         fixture->count += fixture->values[i] == 0;
@@ -77,7 +61,7 @@ static int put(struct fixture *fixture, uint64_t i, uint64_t number)
 static void delete (struct fixture *fixture, uint64_t i)
 {
     struct tree_value before;
-    int error = tree_mega_delete(fixture->mega, key_at(fixture, i), &before);
+    int error = tree_mega_delete(fixture->tree.mega, key_at(fixture, i), &before);
     assert_int_equal(error, fixture->values[i] == 0 ? -ENOENT : 0);
     if (error == 0)
         assert_int_equal(before.place, fixture->values[i]);
@@ -88,13 +72,10 @@ static void delete (struct fixture *fixture, uint64_t i)
 static void get(const struct fixture *fixture, uint64_t i)
 {
     struct tree_value value;
-    int error = tree_mega_get(fixture->mega, key_at(fixture, i), &value);
+    int error = tree_mega_get(fixture->tree.mega, key_at(fixture, i), &value);
     assert_int_equal(error, fixture->values[i] == 0 ? -ENOENT : 0);
-    if (error == 0) {
-        assert_int_equal(value.place, fixture->values[i]);
-        assert_int_equal(value.sum, ~value.place);
-        assert_int_equal(value.bytes, (uint32_t)value.place + 1);
-    }
+    if (error == 0)
+        tree_testing_expect(value, fixture->values[i]);
 }
 
 static void get_many(struct fixture *fixture)
@@ -106,7 +87,7 @@ static void get_many(struct fixture *fixture)
         numbers[i] = base_random_below(&fixture->random, UNIVERSE);
         keys[i] = key_at(fixture, numbers[i]);
     }
-    tree_mega_get_many(fixture->mega, keys, 40, values);
+    tree_mega_get_many(fixture->tree.mega, keys, 40, values);
     for (uint32_t i = 0; i < 40; i++)
         assert_int_equal(values[i].place, fixture->values[numbers[i]]);
 }
@@ -149,10 +130,10 @@ static void walk(struct fixture *fixture)
         .fixture = fixture, .next = first, .step = 1, .left = 1 + base_random_below(&fixture->random, 500)};
     struct walk down = {.fixture = fixture, .next = end - 1, .step = -1, .left = up.left};
     const struct tree_key *from_or_none = has_from ? &from : NULL, *below_or_none = has_below ? &below : NULL;
-    int outcome = tree_mega_range(fixture->mega, from_or_none, below_or_none, note_shown, &up);
+    int outcome = tree_mega_range(fixture->tree.mega, from_or_none, below_or_none, note_shown, &up);
     skip_absent(&up);
     assert_true(outcome == 7 || up.next >= end);
-    outcome = tree_mega_range_down(fixture->mega, from_or_none, below_or_none, note_shown, &down);
+    outcome = tree_mega_range_down(fixture->tree.mega, from_or_none, below_or_none, note_shown, &down);
     skip_absent(&down);
     assert_true(outcome == 7 || down.next < first);
 }
@@ -186,10 +167,8 @@ static void make_keys(struct fixture *fixture, uint32_t prefix, uint32_t length)
 
 static void run_model(uint32_t unit_bytes, uint32_t prefix, uint32_t length, uint32_t rounds)
 {
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct fixture *fixture = open_fixture(unit_bytes, BYTES);
     struct tree_mega_stats stats;
-    assert_non_null(fixture);
-    open_fixture(fixture, unit_bytes, BYTES);
     make_keys(fixture, prefix, length);
     for (uint32_t round = 0; round < rounds; round++) {
         /* it grows, then it shrinks, then again */
@@ -211,7 +190,7 @@ static void run_model(uint32_t unit_bytes, uint32_t prefix, uint32_t length, uin
         }
     }
     check(fixture);
-    tree_mega_stats(fixture->mega, &stats);
+    tree_mega_stats(fixture->tree.mega, &stats);
     print_message("# %u, %u, %u: %" PRIu64 " keys, %u levels, %" PRIu64 " splits, %" PRIu64
                   " merges, %" PRIu64 " moves\n",
                   unit_bytes, prefix, length, stats.keys, stats.levels, stats.splits, stats.merges,
@@ -222,11 +201,10 @@ static void run_model(uint32_t unit_bytes, uint32_t prefix, uint32_t length, uin
             delete (fixture, i);
     }
     check(fixture);
-    tree_mega_stats(fixture->mega, &stats);
+    tree_mega_stats(fixture->tree.mega, &stats);
     assert_int_equal(stats.nodes, 1);
     assert_int_equal(stats.levels, 1);
     close_fixture(fixture);
-    free(fixture);
 }
 
 static void short_keys(void **state)
@@ -254,35 +232,30 @@ static void long_keys(void **state)
 /* Keys that come in their order leave full leaves. */
 static void ascending_keys(void **state)
 {
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct fixture *fixture = open_fixture(0, BYTES);
     struct tree_mega_stats stats;
     (void)state;
-    assert_non_null(fixture);
-    open_fixture(fixture, 0, BYTES);
     for (uint64_t i = 0; i < UNIVERSE; i++)
         fixture->lengths[i] =
             (uint32_t)snprintf((char *)fixture->keys[i], TREE_KEY_MAX, "user%010" PRIu64, i);
     for (uint64_t i = 0; i < UNIVERSE; i++)
         assert_int_equal(put(fixture, i, i + 1), 0);
     check(fixture);
-    tree_mega_stats(fixture->mega, &stats);
+    tree_mega_stats(fixture->tree.mega, &stats);
     /* 42 bytes each: as many as a leaf can have before it has a prefix */
     assert_in_range(stats.nodes, UNIVERSE / 24, UNIVERSE / 20);
     for (uint64_t i = UNIVERSE; i-- > 0;)
         delete (fixture, i);
     check(fixture);
     close_fixture(fixture);
-    free(fixture);
 }
 
 /* A full meganode says so, and is as it was; when keys are removed it takes others. */
 static void a_full_one_says_so(void **state)
 {
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct fixture *fixture = open_fixture(0, UINT64_C(96) << 10);
     uint64_t full = 0;
     (void)state;
-    assert_non_null(fixture);
-    open_fixture(fixture, 0, UINT64_C(96) << 10);
     make_keys(fixture, 100, 100);
     for (uint32_t round = 0; round < 20000; round++) {
         const uint64_t i = base_random_below(&fixture->random, UNIVERSE);
@@ -304,18 +277,15 @@ static void a_full_one_says_so(void **state)
             get(fixture, i);
     }
     close_fixture(fixture);
-    free(fixture);
 }
 
 /* Damage is found wherever it is. */
 static void the_check_finds_damage(void **state)
 {
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct fixture *fixture = open_fixture(0, UINT64_C(1) << 20);
     const char *why = NULL;
     uint32_t found = 0;
     (void)state;
-    assert_non_null(fixture);
-    open_fixture(fixture, 0, UINT64_C(1) << 20);
     make_keys(fixture, 0, 20);
     for (uint64_t i = 0; i < UNIVERSE; i++) {
         if (fixture->lengths[i] > 0)
@@ -323,16 +293,15 @@ static void the_check_finds_damage(void **state)
     }
     check(fixture);
     for (uint32_t unit = 0; unit < 60; unit++) {
-        uint8_t *byte = fixture->region.memory + (uint64_t)unit * 1024 + 20;
+        uint8_t *byte = fixture->tree.region.memory + (uint64_t)unit * 1024 + 20;
         *byte ^= 4;
-        found += tree_mega_check(fixture->mega, &why) == -EUCLEAN;
+        found += tree_mega_check(fixture->tree.mega, &why) == -EUCLEAN;
         *byte ^= 4;
     }
     assert_int_equal(found, 45); /* all but the room of the root */
     assert_string_equal(why, "a node is damaged");
     check(fixture);
     close_fixture(fixture);
-    free(fixture);
 }
 
 int main(void)

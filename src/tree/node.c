@@ -96,6 +96,14 @@ struct tree_key tree_node_high(const struct tree_node *node)
                              .count = node->high_bytes};
 }
 
+const struct tree_key *tree_node_end(const struct tree_node *node, struct tree_key *ret_high)
+{
+    if ((node->flags & TREE_NODE_LAST) != 0)
+        return NULL;
+    *ret_high = tree_node_high(node);
+    return ret_high;
+}
+
 int tree_node_compare(const struct tree_node *node, struct tree_key key)
 {
     if (tree_key_compare(key, tree_node_low(node)) < 0)
@@ -161,6 +169,22 @@ struct tree_value tree_node_value(const struct tree_node *node, uint32_t entry)
 tree_pointer tree_node_child(const struct tree_node *node, uint32_t entry)
 {
     return tree_node_value(node, entry).place;
+}
+
+int tree_node_show(const struct tree_node *leaf, uint32_t entry, const struct tree_key *below,
+                   tree_visit_function *visit, void *arg, bool *ret_is_end)
+{
+    uint8_t buffer[TREE_KEY_MAX];
+    int outcome = 0;
+    *ret_is_end = false;
+    for (; entry < leaf->count && outcome == 0; entry++) {
+        const struct tree_key key = tree_node_key(leaf, entry, buffer);
+        *ret_is_end = below != NULL && tree_key_compare(key, *below) >= 0;
+        if (*ret_is_end)
+            break;
+        outcome = visit(arg, key, tree_node_value(leaf, entry));
+    }
+    return outcome;
 }
 
 /* ---- changing ----------------------------------------------------------------------------------- */

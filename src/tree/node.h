@@ -87,6 +87,21 @@ struct tree_node {
 
 #define TREE_NODE_OVERHEAD 8u /* bytes of an entry outside the heap */
 
+/** Shows a record. @param key  until return @return 0 to go on; anything else ends the range with it */
+typedef int tree_visit_function(void *arg, struct tree_key key, struct tree_value value);
+
+/** Whether units may have this size. */
+static inline bool tree_is_unit(uint32_t bytes)
+{
+    return bytes >= TREE_NODE_BYTES_MIN && bytes <= TREE_NODE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
+}
+
+/** How many bytes the largest node has. */
+static inline uint32_t tree_image_bytes(uint32_t unit_bytes)
+{
+    return unit_bytes << (TREE_CLASSES - 1);
+}
+
 /** How many bytes a node has. */
 static inline uint32_t tree_node_bytes(const struct tree_node *node)
 {
@@ -123,6 +138,10 @@ struct tree_key tree_node_low(const struct tree_node *node);
 /** The high fence, of a node that is not TREE_NODE_LAST. */
 struct tree_key tree_node_high(const struct tree_node *node);
 
+/** The end of its range, as tree_node_init() takes it. @param ret_high  the high fence, if there is one @return it; NULL:
+ * TREE_NODE_LAST */
+const struct tree_key *tree_node_end(const struct tree_node *node, struct tree_key *ret_high);
+
 /** Whether a key is below the node's range (-1), in it (0), or at or above its end (1). */
 int tree_node_compare(const struct tree_node *node, struct tree_key key);
 
@@ -140,6 +159,16 @@ struct tree_value tree_node_value(const struct tree_node *node, uint32_t entry);
 
 /** The child of an inner node. */
 tree_pointer tree_node_child(const struct tree_node *node, uint32_t entry);
+
+/**
+ * Show the keys of a leaf, from an entry on.
+ *
+ * @param below       no key that is not less; NULL: all
+ * @param ret_is_end  such a key was met
+ * @return 0; what `visit` returned
+ */
+base_must_check int tree_node_show(const struct tree_node *leaf, uint32_t entry, const struct tree_key *below,
+                                   tree_visit_function *visit, void *arg, bool *ret_is_end);
 
 /** Bytes of the node that fences and entries take. */
 uint32_t tree_node_used(const struct tree_node *node);

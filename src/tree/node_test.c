@@ -1,6 +1,5 @@
 /* Do nodes keep what is put in, in order, and is every byte that counts covered by the proof? */
-#include "base/testing.h"
-#include "tree/node.h"
+#include "tree/testing.h"
 
 #define UNIT 1024u
 #define SELF tree_pointer_to(3, 77, 0)
@@ -10,17 +9,12 @@ static struct tree_key key_of(const char *text)
     return (struct tree_key){.bytes = (const uint8_t *)text, .count = (uint32_t)strlen(text)};
 }
 
-static struct tree_value value_of(uint64_t number)
-{
-    return (struct tree_value){.place = number, .sum = ~number, .bytes = (uint32_t)number + 1};
-}
-
 static bool insert(struct tree_node *node, const char *text, uint64_t number)
 {
     bool is_found;
     const uint32_t entry = tree_node_find(node, key_of(text), &is_found);
     assert_false(is_found);
-    return tree_node_insert(node, entry, key_of(text), value_of(number));
+    return tree_node_insert(node, entry, key_of(text), tree_testing_value(number));
 }
 
 static void expect(const struct tree_node *node, const char *text, uint64_t number)
@@ -28,9 +22,7 @@ static void expect(const struct tree_node *node, const char *text, uint64_t numb
     bool is_found;
     const uint32_t entry = tree_node_find(node, key_of(text), &is_found);
     assert_true(is_found);
-    assert_int_equal(tree_node_value(node, entry).place, number);
-    assert_int_equal(tree_node_value(node, entry).sum, ~number);
-    assert_int_equal(tree_node_value(node, entry).bytes, (uint32_t)number + 1);
+    tree_testing_expect(tree_node_value(node, entry), number);
 }
 
 static void entries_keep_their_order(void **state)
@@ -164,7 +156,7 @@ static void torn_nodes_are_noticed(void **state)
     base_random_init(&random, 7);
     (void)make_node(before);
     struct tree_node *node = make_node(after);
-    tree_node_replace(node, 4, value_of(99));
+    tree_node_replace(node, 4, tree_testing_value(99));
     tree_node_seal(node, SELF, 6);
     for (uint32_t round = 0; round < 20000; round++) {
         bool is_one = true, is_other = true;

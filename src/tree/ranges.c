@@ -6,47 +6,32 @@
 
 /* ---- ranges ------------------------------------------------------------------------------------- */
 
-/* The leaf in which a key is, or would be. @param key  NULL: the first leaf */
-static const struct tree_node *find_leaf(const struct tree_mega *mega, const struct tree_key *key)
-{
-    const struct tree_node *node = mega_node(mega, ROOT);
-    while (node->level > 0)
-        node = mega_child(mega, node, key == NULL ? 0 : tree_node_child_of(node, *key));
-    return node;
-}
-
-/* The leaf of the greatest key below one. @param below  NULL: the last leaf */
-static const struct tree_node *find_leaf_below(const struct tree_mega *mega, const struct tree_key *below)
+uint32_t mega_find_below(const struct tree_mega *mega, const struct tree_key *below, uint32_t level)
 {
     const struct tree_node *node = mega_node(mega, ROOT);
     bool is_all = below == NULL; /* all keys of the node are below it */
-    while (node->level > 0) {
+    uint32_t unit = ROOT;
+    while (node->level > level) {
         bool is_found = false;
         const uint32_t end = is_all ? node->count : tree_node_find(node, *below, &is_found);
         is_all = is_all || is_found;
-        node = mega_child(mega, node, end == 0 ? 0 : end - 1);
+        unit = tree_pointer_unit(tree_node_child(node, end == 0 ? 0 : end - 1));
+        node = mega_node(mega, unit);
     }
-    return node;
+    return unit;
 }
 
 int tree_mega_range(const struct tree_mega *mega, const struct tree_key *from, const struct tree_key *below,
                     tree_visit_function *visit, void *arg)
 {
-    uint8_t buffer[TREE_KEY_MAX];
-    const struct tree_node *leaf = find_leaf(mega, from);
-    bool is_found;
-    uint32_t entry = from == NULL ? 0 : tree_node_find(leaf, *from, &is_found);
+    const struct tree_key first = from == NULL ? tree_node_low(mega_node(mega, ROOT)) : *from;
+    const struct tree_node *leaf = mega_leaf_of(mega, first);
+    bool is_found, is_end;
+    uint32_t entry = tree_node_find(leaf, first, &is_found);
     for (;;) {
-        for (; entry < leaf->count; entry++) {
-            const struct tree_key key = tree_node_key(leaf, entry, buffer);
-            if (below != NULL && tree_key_compare(key, *below) >= 0)
-                return 0;
-            int outcome = visit(arg, key, tree_node_value(leaf, entry));
-            if (outcome != 0)
-                return outcome;
-        }
-        if (leaf->right == 0 || tree_pointer_region(leaf->right) != mega->region)
-            return 0;
+        int outcome = tree_node_show(leaf, entry, below, visit, arg, &is_end);
+        if (outcome != 0 || is_end || tree_pointer_region(leaf->right) != mega->region)
+            return outcome;
         leaf = mega_node(mega, tree_pointer_unit(leaf->right));
         entry = 0;
     }
@@ -58,7 +43,7 @@ int tree_mega_range_down(const struct tree_mega *mega, const struct tree_key *fr
     uint8_t buffer[TREE_KEY_MAX];
     struct tree_key end;
     for (;;) {
-        const struct tree_node *leaf = find_leaf_below(mega, below);
+        const struct tree_node *leaf = mega_node(mega, mega_find_below(mega, below, 0));
         bool is_found;
         uint32_t entry = leaf->count;
         if (below != NULL && tree_node_compare(leaf, *below) == 0)
@@ -72,7 +57,8 @@ int tree_mega_range_down(const struct tree_mega *mega, const struct tree_key *fr
                 return outcome;
         }
         end = tree_node_low(leaf);
-        if (end.count == 0 || (from != NULL && tree_key_compare(end, *from) <= 0))
+        if (tree_key_compare(end, tree_node_low(mega_node(mega, ROOT))) == 0 ||
+            (from != NULL && tree_key_compare(end, *from) <= 0))
             return 0;
         below = &end;
     }
@@ -95,7 +81,7 @@ static bool claim_units(struct check *check, const struct tree_node *node, uint3
     if (unit + count > check->mega->units)
         return false;
     for (uint32_t i = unit; i < unit + count; i++) {
-        if ((check->used[i / 64] >> i % 64 & 1) != 0)
+        if (mega_has_bit(check->used, i))
             return false;
         check->used[i / 64] |= UINT64_C(1) << i % 64;
     }
@@ -117,12 +103,13 @@ static const char *find_fault(struct check *check, tree_pointer pointer, uint32_
     const uint64_t room = (uint64_t)(mega->units - unit) * mega->unit_bytes;
     if (tree_node_check(node, (uint32_t)base_min(room, (uint64_t)UINT32_MAX), mega->unit_bytes, pointer) != 0)
         return "a node is damaged";
-    const struct tree_key its_low = tree_node_low(node), its_high = tree_node_high(node);
+    const struct tree_key its_low = tree_node_low(node);
+    struct tree_key its_high;
     if (node->level != level)
         return "a node is on another level than its parent says";
     if (unit != ROOT && node->class_number != tree_pointer_class(pointer))
         return "a node has another size than its parent says";
-    if (!equals(&its_low, low) || !equals((node->flags & TREE_NODE_LAST) != 0 ? NULL : &its_high, high))
+    if (!equals(&its_low, low) || !equals(tree_node_end(node, &its_high), high))
         return "a node has another range than its parent says";
     if ((node->flags & TREE_NODE_DEAD) != 0)
         return "a node is dead";
@@ -170,14 +157,15 @@ static bool check_node(struct check *check, tree_pointer pointer, uint32_t level
 int tree_mega_check(const struct tree_mega *mega, const char **ret_why)
 {
     const struct tree_node *root = mega_node(mega, ROOT);
-    const size_t bytes = (mega->units + 63) / 64 * sizeof(uint64_t);
+    const size_t bytes = mega_bitmap_bytes(mega);
     struct check check = {.mega = mega, .used = base_alloc(mega->account, bytes)};
     if (check.used == NULL)
         return -ENOMEM;
-    const struct tree_key low = tree_node_low(root), high = tree_node_high(root);
+    const struct tree_key low = tree_node_low(root);
+    struct tree_key high;
     bool is_good = root->level < TREE_LEVELS_MAX &&
                    check_node(&check, tree_pointer_to(mega->region, ROOT, root->class_number), root->level,
-                              &low, (root->flags & TREE_NODE_LAST) != 0 ? NULL : &high);
+                              &low, tree_node_end(root, &high));
     for (uint32_t level = 0; is_good && level <= root->level; level++) {
         if (check.next[level] != root->right) {
             check.why = "the last node of a level leads on";

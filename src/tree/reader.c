@@ -14,11 +14,6 @@ struct tree_reader {
     uint8_t next_bytes[TREE_KEY_MAX]; /* of a range: where the next leaf is to begin */
 };
 
-static uint32_t image_bytes(const struct tree_reader *reader)
-{
-    return reader->options.unit_bytes << (TREE_CLASSES - 1);
-}
-
 int tree_reader_open(const struct tree_reader_options *options, struct tree_reader **ret_reader)
 {
     struct tree_reader *reader = base_alloc(options->account, sizeof(*reader));
@@ -27,10 +22,9 @@ int tree_reader_open(const struct tree_reader_options *options, struct tree_read
     *reader = (struct tree_reader){.options = *options};
     if (options->unit_bytes == 0)
         reader->options.unit_bytes = TREE_NODE_BYTES;
-    const uint32_t unit_bytes = reader->options.unit_bytes;
-    const bool is_good = unit_bytes >= TREE_NODE_BYTES_MIN && unit_bytes <= TREE_NODE_BYTES_MAX &&
-                         (unit_bytes & (unit_bytes - 1)) == 0;
-    reader->node = is_good ? base_alloc(options->account, image_bytes(reader)) : NULL;
+    const bool is_good = tree_is_unit(reader->options.unit_bytes);
+    reader->node =
+        is_good ? base_alloc(options->account, tree_image_bytes(reader->options.unit_bytes)) : NULL;
     if (reader->node == NULL) {
         base_free(options->account, reader, sizeof(*reader));
         return is_good ? -ENOMEM : -EINVAL;
@@ -41,7 +35,7 @@ int tree_reader_open(const struct tree_reader_options *options, struct tree_read
 
 void tree_reader_close(struct tree_reader *reader)
 {
-    base_free(reader->options.account, reader->node, image_bytes(reader));
+    base_free(reader->options.account, reader->node, tree_image_bytes(reader->options.unit_bytes));
     base_free(reader->options.account, reader, sizeof(*reader));
 }
 
@@ -121,24 +115,6 @@ int tree_reader_get(struct tree_reader *reader, struct tree_key key, struct tree
     return 0;
 }
 
-/* Show the keys of a leaf from one on. @return 0; what `visit` returned; -ERANGE: the end was met */
-static int show_leaf(const struct tree_reader *reader, struct tree_key from, const struct tree_key *below,
-                     tree_reader_visit_function *visit, void *arg)
-{
-    const struct tree_node *leaf = reader->node;
-    uint8_t buffer[TREE_KEY_MAX];
-    bool is_found;
-    for (uint32_t i = tree_node_find(leaf, from, &is_found); i < leaf->count; i++) {
-        const struct tree_key key = tree_node_key(leaf, i, buffer);
-        if (below != NULL && tree_key_compare(key, *below) >= 0)
-            return -ERANGE;
-        int outcome = visit(arg, key, tree_node_value(leaf, i));
-        if (outcome != 0)
-            return outcome;
-    }
-    return 0;
-}
-
 /* Whether the image is the leaf that a key is in. */
 static bool is_leaf_of(const struct tree_node *node, struct tree_key key)
 {
@@ -146,7 +122,7 @@ static bool is_leaf_of(const struct tree_node *node, struct tree_key key)
 }
 
 int tree_reader_range(struct tree_reader *reader, const struct tree_key *from, const struct tree_key *below,
-                      tree_reader_visit_function *visit, void *arg)
+                      tree_visit_function *visit, void *arg)
 {
     struct tree_key next = {.bytes = reader->next_bytes, .count = 0};
     if (from != NULL) {
@@ -157,11 +133,10 @@ int tree_reader_range(struct tree_reader *reader, const struct tree_key *from, c
     while (error == 0) {
         const struct tree_node *leaf = reader->node;
         const tree_pointer right = leaf->right;
-        int outcome = show_leaf(reader, next, below, visit, arg);
-        if (outcome != 0)
-            return outcome == -ERANGE ? 0 : outcome;
-        if ((leaf->flags & TREE_NODE_LAST) != 0)
-            return 0;
+        bool is_found, is_end;
+        int outcome = tree_node_show(leaf, tree_node_find(leaf, next, &is_found), below, visit, arg, &is_end);
+        if (outcome != 0 || is_end || (leaf->flags & TREE_NODE_LAST) != 0)
+            return outcome;
         const struct tree_key high = tree_node_high(leaf);
         memcpy(reader->next_bytes, high.bytes, high.count);
         next.count = high.count;

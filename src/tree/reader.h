@@ -51,9 +51,6 @@ void tree_reader_close(struct tree_reader *reader);
 base_must_check int tree_reader_get(struct tree_reader *reader, struct tree_key key,
                                     struct tree_value *ret_value);
 
-/** Shows a record. @param key  until return @return 0 to go on; anything else ends the range with it */
-typedef int tree_reader_visit_function(void *arg, struct tree_key key, struct tree_value value);
-
 /**
  * Show keys in their order: each that is there from beginning to end, once, and none twice.
  *
@@ -62,8 +59,7 @@ typedef int tree_reader_visit_function(void *arg, struct tree_key key, struct tr
  * @return 0; what `visit` returned; as tree_reader_get()
  */
 base_must_check int tree_reader_range(struct tree_reader *reader, const struct tree_key *from,
-                                      const struct tree_key *below, tree_reader_visit_function *visit,
-                                      void *arg);
+                                      const struct tree_key *below, tree_visit_function *visit, void *arg);
 
 /** Tell what was done since it was made. */
 void tree_reader_stats(const struct tree_reader *reader, struct tree_reader_stats *ret_stats);

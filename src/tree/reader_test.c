@@ -1,20 +1,18 @@
 /* Do readers find what is there while the owner changes the tree, in real threads and at every moment between two of its words? */
-#include "base/testing.h"
 #include "fabric/fabric.h"
-#include "tree/mega.h"
 #include "tree/reader.h"
+#include "tree/testing.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define UNIT    512u
 #define KEYS    3000u
 #define BYTES   (UINT64_C(4) << 20)
 #define READERS 2u
 
 struct fixture {
-    struct base_account account;
-    struct tarn_fabric_region region;
-    struct tree_mega *mega;
+    struct tree_testing tree;
     uint64_t states[KEYS];        /* of each key: even: absent; odd: present, with that as its place */
     _Atomic uint64_t begun[KEYS]; /* the state of the change that was begun last */
     _Atomic uint64_t ended[KEYS]; /* … and ended */
@@ -34,12 +32,18 @@ static struct tree_key key_of(uint64_t number, char *buffer)
     return (struct tree_key){.bytes = (const uint8_t *)buffer, .count = (uint32_t)count};
 }
 
+/* Whether bytes lie in a region of some bytes. */
+static bool is_inside(uint32_t region, uint64_t offset, uint64_t bytes, uint64_t all)
+{
+    return region == TREE_TESTING_REGION && offset <= all && bytes <= all - offset;
+}
+
 static int read_region(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
 {
     const struct fixture *fixture = arg;
-    if (region != 9 || offset > fixture->region.bytes || bytes > fixture->region.bytes - offset)
+    if (!is_inside(region, offset, bytes, fixture->tree.region.bytes))
         return -ERANGE;
-    tarn_fabric_mem_copy_out(&fixture->region, offset, memory, bytes);
+    tarn_fabric_mem_copy_out(&fixture->tree.region, offset, memory, bytes);
     return 0;
 }
 
@@ -47,36 +51,24 @@ static struct fixture *open_fixture(uint64_t bytes)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
-    fixture->region.memory = aligned_alloc(4096, bytes);
-    assert_non_null(fixture->region.memory);
-    fixture->region.bytes = bytes;
-    memset(fixture->region.memory, 0, bytes);
-    base_account_init(&fixture->account, UINT64_MAX);
-    assert_int_equal(tree_mega_open(&(struct tree_mega_options){.account = &fixture->account,
-                                                                .memory = &fixture->region,
-                                                                .region = 9,
-                                                                .unit_bytes = 512},
-                                    &fixture->mega),
-                     0);
+    tree_testing_open(&fixture->tree, UNIT, bytes);
     return fixture;
 }
 
 static void close_fixture(struct fixture *fixture)
 {
-    tree_mega_close(fixture->mega);
-    assert_int_equal(base_account_used(&fixture->account), 0);
-    free(fixture->region.memory);
+    tree_testing_close(&fixture->tree);
     free(fixture);
 }
 
-static struct tree_reader *open_reader(struct fixture *fixture)
+static struct tree_reader *open_reader(struct fixture *fixture, tree_read_function *read, void *arg)
 {
     struct tree_reader *reader;
-    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->account,
-                                                                    .read = read_region,
-                                                                    .arg = fixture,
-                                                                    .region = 9,
-                                                                    .unit_bytes = 512},
+    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->tree.account,
+                                                                    .read = read,
+                                                                    .arg = arg,
+                                                                    .region = TREE_TESTING_REGION,
+                                                                    .unit_bytes = UNIT},
                                       &reader),
                      0);
     return reader;
@@ -88,11 +80,11 @@ static void put(struct fixture *fixture, uint64_t number)
     struct tree_value before;
     const uint64_t state = (fixture->states[number] + 1) | 1;
     atomic_store(&fixture->begun[number], state);
-    int error = tree_mega_put(fixture->mega, key_of(number, buffer),
+    int error = tree_mega_put(fixture->tree.mega, key_of(number, buffer),
                               (struct tree_value){.place = state, .sum = number}, &before);
     if (error != 0) { /* only where memory is scarce on purpose */
         assert_int_equal(error, -ENOSPC);
-        assert_true(fixture->region.bytes < BYTES);
+        assert_true(fixture->tree.region.bytes < BYTES);
         atomic_store(&fixture->begun[number], fixture->states[number]);
         return;
     }
@@ -108,7 +100,7 @@ static void delete (struct fixture *fixture, uint64_t number)
     if (fixture->states[number] % 2 == 0)
         return;
     atomic_store(&fixture->begun[number], state);
-    assert_int_equal(tree_mega_delete(fixture->mega, key_of(number, buffer), &before), 0);
+    assert_int_equal(tree_mega_delete(fixture->tree.mega, key_of(number, buffer), &before), 0);
     atomic_store(&fixture->ended[number], state);
     fixture->states[number] = state;
 }
@@ -161,7 +153,7 @@ static void range_all(struct tree_reader *reader)
 static void *be_reader(void *arg)
 {
     struct fixture *fixture = arg;
-    struct tree_reader *reader = open_reader(fixture);
+    struct tree_reader *reader = open_reader(fixture, read_region, fixture);
     struct base_random random;
     base_random_init(&random, (uint64_t)(uintptr_t)reader);
     for (uint64_t i = 0; !atomic_load(&fixture->stop); i++) {
@@ -197,7 +189,7 @@ static void threads_find_what_is_there(void **state)
     atomic_store(&fixture->stop, true);
     for (uint32_t i = 0; i < READERS; i++)
         assert_int_equal(pthread_join(readers[i], NULL), 0);
-    assert_int_equal(tree_mega_check(fixture->mega, &why), 0);
+    assert_int_equal(tree_mega_check(fixture->tree.mega, &why), 0);
     close_fixture(fixture);
 }
 
@@ -206,7 +198,7 @@ static void threads_find_what_is_there(void **state)
 /* Memory that stands still after some words of a change, as a peer may see it. */
 struct moment {
     struct fixture *fixture;
-    uint8_t *before, *now;
+    uint8_t *now;
     uint64_t words
         [4096]; /* that a change has written, in their order: where, and 1 where that is a node's sum, which always changes; and what */
     uint32_t word_count;
@@ -222,7 +214,7 @@ static uint64_t word_at(const uint8_t *memory, uint64_t at)
 static int read_moment(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
 {
     const struct moment *moment = arg;
-    if (region != 9 || offset > BYTES || bytes > BYTES - offset)
+    if (!is_inside(region, offset, bytes, BYTES))
         return -ERANGE;
     memcpy(memory, moment->now + offset, bytes);
     return 0;
@@ -272,28 +264,21 @@ static void every_moment_has_all_keys(void **state)
     const struct tarn_fabric_mem_operations operations = {.copy_in = record_copy_in};
     struct moment *moment = calloc(1, sizeof(*moment));
     struct base_random random;
-    struct tree_reader *reader;
     struct tree_mega_stats stats;
     uint64_t moments = 0;
     (void)state;
     assert_non_null(moment);
     *moment = (struct moment){.fixture = fixture, .now = malloc(BYTES)};
     assert_non_null(moment->now);
-    memcpy(moment->now, fixture->region.memory, BYTES);
+    memcpy(moment->now, fixture->tree.region.memory, BYTES);
     recording = moment;
-    fixture->region.mem = &operations;
-    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->account,
-                                                                    .read = read_moment,
-                                                                    .arg = moment,
-                                                                    .region = 9,
-                                                                    .unit_bytes = 512},
-                                      &reader),
-                     0);
+    fixture->tree.region.mem = &operations;
+    struct tree_reader *reader = open_reader(fixture, read_moment, moment);
     base_random_init(&random, 11);
-    for (uint32_t round = 0; round < 4000; round++) {
+    for (uint32_t round = 0; round < 8000; round++) {
         const uint64_t number = base_random_below(&random, KEYS), before = fixture->states[number];
         moment->word_count = 0;
-        if (base_random_below(&random, 10) < (round / 1000 % 2 == 0 ? 8 : 2))
+        if (base_random_below(&random, 10) < (round / 2000 % 2 == 0 ? 8 : 2))
             put(fixture, number);
         else
             delete (fixture, number);
@@ -302,12 +287,12 @@ static void every_moment_has_all_keys(void **state)
             if (is_first)
                 look_at_moment(moment, reader, number, before, true, &random);
             memcpy(moment->now + moment->words[i] / 8 * 8, &moment->words[i + 1], 8);
-            if (is_first || i % 32 == 0)
+            if (is_first || i % 8 == 0)
                 look_at_moment(moment, reader, number, before, false, &random);
             moments++;
         }
     }
-    tree_mega_stats(fixture->mega, &stats);
+    tree_mega_stats(fixture->tree.mega, &stats);
     assert_true(stats.splits > 100 && stats.merges > 10 && stats.moves > 0 && moments > 5000);
     tree_reader_close(reader);
     free(moment->now);
@@ -344,17 +329,10 @@ static int read_churned(void *arg, uint32_t region, uint64_t offset, void *memor
 static void places_are_used_again(void **state)
 {
     struct churn churn = {.fixture = open_fixture(UINT64_C(56) << 10)};
-    struct tree_reader *reader;
     struct tree_reader_stats stats;
     (void)state;
     base_random_init(&churn.random, 5);
-    assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &churn.fixture->account,
-                                                                    .read = read_churned,
-                                                                    .arg = &churn,
-                                                                    .region = 9,
-                                                                    .unit_bytes = 512},
-                                      &reader),
-                     0);
+    struct tree_reader *reader = open_reader(churn.fixture, read_churned, &churn);
     for (uint32_t i = 0; i < 4000; i++)
         get_one(churn.fixture, reader, base_random_below(&churn.random, FEW_KEYS));
     tree_reader_stats(reader, &stats);
@@ -367,25 +345,46 @@ static void places_are_used_again(void **state)
 
 /* ---- hostile ------------------------------------------------------------------------------------ */
 
+static int refuse_all(void *arg, struct tree_key key, struct tree_value value)
+{
+    (void)key, (void)value;
+    return *(const int *)arg;
+}
+
+/* A range ends with what the caller's function says, whatever that is. */
+static void ranges_end_as_they_are_told(void **state)
+{
+    static const int outcomes[] = {1, -ERANGE, -EAGAIN, -EBUSY};
+    struct fixture *fixture = open_fixture(BYTES);
+    struct tree_reader *reader = open_reader(fixture, read_region, fixture);
+    (void)state;
+    put(fixture, 1);
+    for (size_t i = 0; i < base_array_count(outcomes); i++)
+        assert_int_equal(tree_reader_range(reader, NULL, NULL, refuse_all, (void *)(uintptr_t)&outcomes[i]),
+                         outcomes[i]);
+    tree_reader_close(reader);
+    close_fixture(fixture);
+}
+
 /* Rubbish, and a tree that leads in a circle, end a call. */
 static void rubbish_ends_a_call(void **state)
 {
     struct fixture *fixture = open_fixture(BYTES);
-    struct tree_reader *reader = open_reader(fixture);
+    struct tree_reader *reader = open_reader(fixture, read_region, fixture);
     struct tree_value value;
     char buffer[TREE_KEY_MAX];
-    struct tree_node *root = (void *)fixture->region.memory;
+    struct tree_node *root = (void *)fixture->tree.region.memory;
     (void)state;
     assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -ENOENT);
-    assert_true(tree_node_init(root, 512, 0, 1, (struct tree_key){.bytes = (const uint8_t *)""}, NULL));
+    assert_true(tree_node_init(root, UNIT, 0, 1, (struct tree_key){.bytes = (const uint8_t *)""}, NULL));
     assert_true(tree_node_insert(root, 0, (struct tree_key){.bytes = (const uint8_t *)""},
-                                 (struct tree_value){.place = tree_pointer_to(9, 0, 0)}));
-    tree_node_seal(root, tree_pointer_to(9, 0, 0), 1);
+                                 (struct tree_value){.place = tree_pointer_to(TREE_TESTING_REGION, 0, 0)}));
+    tree_node_seal(root, tree_pointer_to(TREE_TESTING_REGION, 0, 0), 1);
     assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
     tree_node_replace(root, 0, (struct tree_value){.place = tree_pointer_to(77, 5, 15)});
-    tree_node_seal(root, tree_pointer_to(9, 0, 0), 2);
+    tree_node_seal(root, tree_pointer_to(TREE_TESTING_REGION, 0, 0), 2);
     assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
-    memset(root, 0xff, 512);
+    memset(root, 0xff, UNIT);
     assert_int_equal(tree_reader_get(reader, key_of(1, buffer), &value), -EBUSY);
     tree_reader_close(reader);
     close_fixture(fixture);
@@ -394,9 +393,8 @@ static void rubbish_ends_a_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_find_what_is_there),
-        cmocka_unit_test(every_moment_has_all_keys),
-        cmocka_unit_test(places_are_used_again),
+        cmocka_unit_test(threads_find_what_is_there), cmocka_unit_test(every_moment_has_all_keys),
+        cmocka_unit_test(places_are_used_again),      cmocka_unit_test(ranges_end_as_they_are_told),
         cmocka_unit_test(rubbish_ends_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
