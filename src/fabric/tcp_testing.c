@@ -32,7 +32,8 @@ void tcp_testing_address(char *ret_address, size_t room)
 
 int tcp_testing_setup(void **state)
 {
-    static const struct testing_subject subject = {.url = "tcp:",
+    /* beats are rare, so that no machine is slow enough for a peer to be given up */
+    static const struct testing_subject subject = {.url = "tcp:heartbeat=20s",
                                                    .address = tcp_testing_address,
                                                    .registers = true,
                                                    .is_served = true,

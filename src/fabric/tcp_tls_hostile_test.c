@@ -35,7 +35,7 @@ static void keep_log(void *arg, enum base_log_level level, const char *line, siz
 static bool has_said(struct fixture *fixture, const char *sentence)
 {
     bool said = false;
-    for (uint64_t until_ns = TESTING_SECONDS(20); !said && task_now() < until_ns;) {
+    for (uint64_t until_ns = TESTING_SECONDS(600); !said && task_now() < until_ns;) {
         pthread_mutex_lock(&fixture->lock);
         said = strstr(fixture->log, sentence) != NULL;
         pthread_mutex_unlock(&fixture->lock);
@@ -120,6 +120,7 @@ static int open_url(const struct fixture *fixture, const char *pattern, struct t
 #define MEMBER        "tcp:tls,cert=*/member.cert,key=*/member.key,ca=*/ours.cert"
 #define OF(name, who) "tcp:tls,cert=*/" name ".cert,key=*/" name ".key,ca=*/" who ".cert"
 #define SECRET        "tcp:secret=*/secret"
+#define PATIENT       SECRET ",heartbeat=1m" /* no machine is slow enough for a client to be given up */
 
 /* ---- who is let in ------------------------------------------------------------------------------- */
 
@@ -163,7 +164,7 @@ static int try_to_connect(struct visit *visit)
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_incoming *incoming;
     int error = tarn_fabric_connect(visit->pair.client_domain, visit->testing.address, NULL,
-                                    TESTING_SECONDS(20), &connection);
+                                    TESTING_SECONDS(600), &connection);
     assert_int_not_equal(error, 0);
     assert_int_equal(tarn_fabric_listener_wait(visit->pair.listener, task_now(), &incoming), -ETIMEDOUT);
     return error;
@@ -179,7 +180,7 @@ static void the_right_ones_work_together(void **state)
         open_visit(&visit, *state, urls[i][0], urls[i][1]);
         testing_connect(&visit.pair);
         assert_int_equal(
-            tarn_fabric_faa(visit.pair.client, 0, &visit.pair.all->handle, 0, 5, TESTING_SECONDS(20), &word),
+            tarn_fabric_faa(visit.pair.client, 0, &visit.pair.all->handle, 0, 5, TESTING_SECONDS(600), &word),
             0);
         assert_int_equal(tarn_fabric_mem_load64(visit.pair.all, 0), 5);
         close_visit(&visit);
@@ -333,7 +334,7 @@ static void connect_through(struct visit *visit, struct way *way)
     way->listener = listen_by_hand(way->address, sizeof(way->address));
     assert_int_equal(pthread_create(&way->thread, NULL, stand_on_the_way, way), 0);
     testing_start(&visit->testing, &job, 0, testing_accept, &visit->pair);
-    assert_int_equal(tarn_fabric_connect(visit->pair.client_domain, way->address, NULL, TESTING_SECONDS(20),
+    assert_int_equal(tarn_fabric_connect(visit->pair.client_domain, way->address, NULL, TESTING_SECONDS(600),
                                          &visit->pair.client),
                      0);
     testing_join(&job);
@@ -356,7 +357,7 @@ static void nothing_is_readable_on_the_way(void **state)
         open_visit(&visit, *state, urls[i], urls[i]);
         connect_through(&visit, &way);
         assert_int_equal(tarn_fabric_write(visit.pair.client, 0, &visit.pair.all->handle, 64, pattern,
-                                           sizeof(pattern), TESTING_SECONDS(20)),
+                                           sizeof(pattern), TESTING_SECONDS(600)),
                          0);
         testing_expect(visit.pair.all, 64, pattern, sizeof(pattern));
         testing_disconnect(&visit.pair);
@@ -385,10 +386,10 @@ static void what_is_changed_or_cut_is_not_taken(void **state)
         forget(fixture);
         atomic_store(&way.conduct, conducts[i]);
         assert_int_equal(tarn_fabric_write(visit.pair.client, 0, &visit.pair.all->handle, 0, &word, 8,
-                                           TESTING_SECONDS(20)),
+                                           TESTING_SECONDS(600)),
                          -ECONNRESET);
         assert_int_equal(
-            tarn_fabric_receive(visit.pair.server, data, sizeof(data), TESTING_SECONDS(20), &message),
+            tarn_fabric_receive(visit.pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
             conducts[i] == WAY_CHANGES ? -EPROTO : -ECONNRESET);
         assert_int_equal(tarn_fabric_mem_load64(visit.pair.all, 0), 0);
         testing_disconnect(&visit.pair);
@@ -409,7 +410,7 @@ static void a_handshake_that_stalls_holds_up_nobody(void **state)
     struct visit visit;
     struct tarn_fabric_connection *connection;
     int fds[STALLED];
-    open_visit(&visit, *state, SECRET, SECRET);
+    open_visit(&visit, *state, PATIENT, PATIENT);
     for (unsigned i = 0; i < STALLED; i++) {
         fds[i] = tcp_testing_dial(visit.testing.address);
         tcp_testing_say(fds[i], beginning, sizeof(beginning));
@@ -458,7 +459,7 @@ static void close_hand(struct hand *hand)
 
 static void open_with_hand(struct visit *visit, struct hand *hand, struct fixture *fixture)
 {
-    open_visit(visit, fixture, SECRET, SECRET);
+    open_visit(visit, fixture, PATIENT, PATIENT);
     open_hand(hand, visit);
 }
 
@@ -532,7 +533,7 @@ static void who_has_come_further_is_not_pushed_out(void **state)
     struct testing_job job;
     struct hand hand;
     int fds[2][OTHERS];
-    open_visit(&visit, *state, SECRET ",heartbeat=1m", SECRET ",heartbeat=1m");
+    open_visit(&visit, *state, PATIENT, PATIENT);
     open_hand(&hand, &visit);
     begin_to_shake(&hand);
     for (unsigned i = 0; i < OTHERS; i++)
@@ -758,9 +759,9 @@ static void change_keys(void *arg)
         testing_fill(data, sizeof(data), round);
         const struct tarn_fabric_handle *handle = &visit.pair.all->handle;
         assert_int_equal(
-            tarn_fabric_write(visit.pair.client, 0, handle, 0, data, sizeof(data), TESTING_SECONDS(20)), 0);
+            tarn_fabric_write(visit.pair.client, 0, handle, 0, data, sizeof(data), TESTING_SECONDS(600)), 0);
         assert_int_equal(
-            tarn_fabric_read(visit.pair.client, 0, handle, 0, back, sizeof(back), TESTING_SECONDS(20)), 0);
+            tarn_fabric_read(visit.pair.client, 0, handle, 0, back, sizeof(back), TESTING_SECONDS(600)), 0);
         assert_memory_equal(data, back, sizeof(back));
     }
     close_visit(&visit);

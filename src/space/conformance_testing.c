@@ -2,7 +2,7 @@
 #include "space/conformance_testing.h"
 #include "base/random.h"
 
-#define SOON TESTING_SECONDS(60)
+#define SOON TESTING_SECONDS(600)
 
 /* ---- Table I ------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #include "space/conformance_testing.h"
 #include "space/server.h"
 
-#define SOON TESTING_SECONDS(60)
+#define SOON TESTING_SECONDS(600)
 
 /* ---- what is not theirs ------------------------------------------------------------------------- */
 

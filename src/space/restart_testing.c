@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SOON TESTING_SECONDS(60)
+#define SOON TESTING_SECONDS(600)
 
 enum { BYTES = 3 * TESTING_CHUNK_BYTES };
 
@@ -61,6 +61,18 @@ static void read_surely(struct tarn_space_region *region, uint8_t *bytes)
         error = tarn_space_read_at(region, 0, bytes, BYTES, deadline_ns);
     while (error == -EHOSTUNREACH && task_now() < deadline_ns);
     assert_int_equal(error, 0);
+}
+
+/* Until what was read is known to be of the newest version, as it is not where a lease has lapsed on a slow machine. */
+static void read_newest(struct tarn_space_region *region, uint8_t *bytes)
+{
+    const uint64_t deadline_ns = SOON;
+    read_surely(region, bytes);
+    while (!tarn_space_is_current(region) && task_now() < deadline_ns) {
+        assert_int_equal(tarn_space_refresh(region, deadline_ns), 0);
+        read_surely(region, bytes);
+    }
+    assert_true(tarn_space_is_current(region));
 }
 
 static void write_surely(struct tarn_space_region *region, const uint8_t *bytes)
@@ -124,8 +136,7 @@ static void change_regions(struct regions *regions)
     regions->count++;
     assert_int_equal(tarn_space_refresh(regions->same, SOON), 0);
     memcpy(regions->same_bytes, regions->versioned_bytes, BYTES);
-    read_surely(regions->same, regions->found);
-    assert_true(tarn_space_is_current(regions->same));
+    read_newest(regions->same, regions->found);
     publish_middle(regions->versioned, regions->versioned_bytes, ++regions->seed);
     read_surely(regions->same, regions->found);
     assert_memory_equal(regions->found, regions->same_bytes, BYTES);
@@ -139,9 +150,8 @@ static void expect_regions(struct regions *regions)
     read_surely(regions->words, regions->found);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(base_load_le64(regions->found + i * TESTING_CHUNK_BYTES), regions->count);
-    read_surely(regions->versioned, regions->found);
+    read_newest(regions->versioned, regions->found);
     assert_memory_equal(regions->found, regions->versioned_bytes, BYTES);
-    assert_true(tarn_space_is_current(regions->versioned));
     read_surely(regions->same, regions->found);
     assert_memory_equal(regions->found, regions->same_bytes, BYTES);
     assert_false(tarn_space_is_current(regions->same));

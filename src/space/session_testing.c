@@ -2,7 +2,7 @@
 #include "space/client.h"
 #include "space/conformance_testing.h"
 
-#define SOON TESTING_SECONDS(60)
+#define SOON TESTING_SECONDS(600)
 
 /* ---- what is asked ------------------------------------------------------------------------------ */
 
