@@ -12,6 +12,9 @@
  *                                    owner's alone. NAME is the memory server for the records put here, if it has room; "*" the
  *                                    one with the most free memory. A master is named as in tarn space, unix:PATH or
  *                                    tarn://HOST:PORT, or without these; the fabric is shm: for paths, else tcp:, if none is said
+ *   tree:path=PATH[,memory=SIZE]     an ordered store: all records in memory, and each change in a depot on PATH, as file: has
+ *                                    it, with "\\," between several. SIZE is the most memory that it takes, 8M or more; if none is
+ *                                    said what the node may take. Keys have at most 1,024 bytes
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
  *   unix:PATH/STORE                  a store of a server on this machine, by its socket PATH, over the fabric's shm
  *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers hold together; a comma
@@ -71,10 +74,11 @@ enum tarn_kv_abilities {
     TARN_KV_RANGES = 4,   /**< a part of a long value is read without the rest */
     TARN_KV_VERSIONS = 8, /**< TARN_PUT_IF_VERSION works, and parts of a value can be read by version */
     TARN_KV_REMOTE = 16,  /**< a server holds the store, and calls fail while the server is gone */
+    TARN_KV_ORDERED = 32, /**< tarn_kv_range() works, and a scan shows keys in their order */
 };
 
 struct tarn_kv_info {
-    const char *kind;         /**< "depot", "cache" or "hash", static text */
+    const char *kind;         /**< "depot", "cache", "hash" or "tree", static text */
     uint32_t abilities;       /**< bits of enum tarn_kv_abilities */
     uint32_t partitions;      /**< partitions of a cache, of all servers together; 1 for others */
     uint64_t value_bytes_max; /**< the longest value, for a key of one byte; of several servers the least */
@@ -226,6 +230,29 @@ TARN_API TARN_MUST_CHECK int tarn_kv_delete(struct tarn_kv *kv, const void *key,
  * Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg);
+
+/** A range of keys. Keys are compared as memcmp() does, a shorter one before a longer one that begins with it. */
+struct tarn_kv_range {
+    const void *from;  /**< the least key; borrowed until return, as the other */
+    size_t from_len;   /**< 0: from the first of all */
+    const void *below; /**< where it ends: no key that is not less */
+    size_t below_len;  /**< 0: at the last of all */
+    bool reverse;      /**< from the greatest key down */
+    uint64_t limit;    /**< the most records; 0: any number */
+};
+
+/**
+ * Show the records of a range in the order of their keys. A key that is there from beginning to end is shown once, none twice;
+ * each as it was at one moment of the call, not all at the same.
+ *
+ * @param visit  as for tarn_kv_scan()
+ * @return 0; the result of `visit`; -EOPNOTSUPP (TARN_KV_ORDERED is missing); -EINVAL (`from` or `below` is longer than the
+ *         store's keys can be); -ENOMEM
+ *
+ * Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_kv_range(struct tarn_kv *kv, const struct tarn_kv_range *range,
+                                           tarn_scan_function *visit, void *arg);
 
 #ifdef __cplusplus
 }

@@ -181,6 +181,9 @@ void depot_queued(struct tarn_depot *depot, uint64_t ns);
  */
 base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_json *json, const char *key);
 
+/** Civil time at which an order of tarn_depot_flush_all() is carried out; 0: none is pending. Any thread or task. */
+uint64_t depot_flush_when(const struct tarn_depot *depot);
+
 /* A get's error: the key is there, its info is set, and its value lies in pieces: tarn_depot_read() has it.
  */
 #define DEPOT_IN_PIECES (-E2BIG)

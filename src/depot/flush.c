@@ -38,6 +38,11 @@ static bool is_due(struct tarn_depot *depot)
     return base_unlikely(when_ns != 0) && task_wall(depot->node) >= when_ns;
 }
 
+uint64_t depot_flush_when(const struct tarn_depot *depot)
+{
+    return atomic_load_explicit(&depot->flush_when_ns, memory_order_acquire);
+}
+
 /* All key locks held. */
 static void carry_out_due(struct tarn_depot *depot)
 {

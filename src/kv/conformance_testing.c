@@ -75,15 +75,23 @@ static void values_come_back(struct testing_fabric *testing)
 
 static void keys_have_their_lengths(struct testing_fabric *testing)
 {
-    static const size_t lengths[] = {1, 2, 250, 4000, 4095, 4096, TARN_KEY_BYTES_MAX};
+    static const size_t lengths[] = {1, 2, 250, 1024, 4000, 4095, 4096, TARN_KEY_BYTES_MAX};
     struct testing_kv *self = testing_kv_open(testing);
     static uint8_t key[TARN_KEY_BYTES_MAX + 1];
     size_t bytes;
     testing_fill(key, sizeof(key), 3);
+    const size_t longest =
+        testing_kind->key_bytes_max == 0 ? TARN_KEY_BYTES_MAX : testing_kind->key_bytes_max;
     for (unsigned i = 0; i < base_array_count(lengths); i++)
-        assert_int_equal(tarn_kv_put(self->kv, key, lengths[i], &i, sizeof(i), NULL, NULL), 0);
+        assert_int_equal(tarn_kv_put(self->kv, key, lengths[i], &i, sizeof(i), NULL, NULL),
+                         lengths[i] <= longest ? 0 : -EMSGSIZE);
     for (unsigned i = 0; i < base_array_count(lengths); i++) {
         unsigned found = 0;
+        if (lengths[i] > longest) {
+            assert_int_equal(tarn_kv_get(self->kv, key, lengths[i], &found, sizeof(found), NULL), -ENOENT);
+            assert_int_equal(tarn_kv_delete(self->kv, key, lengths[i]), -ENOENT);
+            continue;
+        }
         assert_int_equal(tarn_kv_get(self->kv, key, lengths[i], &found, sizeof(found), NULL), 0);
         assert_int_equal(found, i);
         assert_int_equal(tarn_kv_read(self->kv, key, lengths[i], 0, 0, &found, 4, &bytes, NULL), 0);
@@ -512,6 +520,93 @@ void agrees_with_a_model(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
+/* ---- ranges ------------------------------------------------------------------------------------- */
+
+enum { RANGE_KEYS = 600, RANGE_STOPS = 77 };
+
+/* What a range is to show: keys "0000" to "0599" in their order. */
+struct testing_ranging {
+    unsigned next, shown, stop_at;
+    bool reverse;
+};
+
+static int testing_expect_next(void *arg, const void *key, size_t key_len, const void *value,
+                               const struct tarn_record_info *info)
+{
+    struct testing_ranging *ranging = arg;
+    const unsigned number = ranging->reverse ? --ranging->next : ranging->next++;
+    char wanted[8];
+    uint8_t byte = 0;
+    assert_int_equal(snprintf(wanted, sizeof(wanted), "%04u", number), 4);
+    assert_int_equal(key_len, 4);
+    assert_memory_equal(key, wanted, 4);
+    assert_int_equal(info->value_bytes, number * 3);
+    assert_true(value != NULL);
+    for (uint32_t i = 0; i < info->value_bytes; i++)
+        byte |= ((const uint8_t *)value)[i] ^ 0x77;
+    assert_int_equal(byte, 0);
+    return ++ranging->shown == ranging->stop_at ? RANGE_STOPS : 0;
+}
+
+static void expect_range(struct tarn_kv *kv, unsigned from, unsigned below, uint64_t limit)
+{
+    char from_text[8], below_text[8];
+    (void)snprintf(from_text, sizeof(from_text), "%04u", from);
+    (void)snprintf(below_text, sizeof(below_text), "%04u", below);
+    for (unsigned way = 0; way < 2; way++) {
+        const struct tarn_kv_range range = {.from = from_text,
+                                            .from_len = from == 0 ? 0 : 4,
+                                            .below = below_text,
+                                            .below_len = below == RANGE_KEYS ? 0 : 4,
+                                            .reverse = way == 1,
+                                            .limit = limit};
+        struct testing_ranging ranging = {.next = way == 0 ? from : below, .reverse = way == 1};
+        const unsigned wanted = from >= below ? 0 : below - from;
+        assert_int_equal(tarn_kv_range(kv, &range, testing_expect_next, &ranging), 0);
+        assert_int_equal(ranging.shown, limit == 0 ? wanted : base_min((uint64_t)wanted, limit));
+        if (wanted < 2 || limit == 1)
+            continue;
+        ranging =
+            (struct testing_ranging){.next = way == 0 ? from : below, .reverse = way == 1, .stop_at = 2};
+        assert_int_equal(tarn_kv_range(kv, &range, testing_expect_next, &ranging), RANGE_STOPS);
+        assert_int_equal(ranging.shown, 2);
+    }
+}
+
+void kv_testing_expect_ranges(struct testing_kv *self)
+{
+    static const unsigned bounds[] = {0, 1, 77, 300, 599, RANGE_KEYS};
+    char key[8];
+    memset(self->value, 0x77, RANGE_KEYS * 3);
+    expect_range(self->kv, 0, 0, 0);
+    for (unsigned i = 0; i < RANGE_KEYS; i++) { /* in no order */
+        const unsigned number = i * 7 % RANGE_KEYS;
+        (void)snprintf(key, sizeof(key), "%04u", number);
+        assert_int_equal(tarn_kv_put(self->kv, key, 4, self->value, number * 3, NULL, NULL), 0);
+    }
+    for (unsigned i = 0; i < base_array_count(bounds); i++) {
+        for (unsigned k = 0; k < base_array_count(bounds); k++) {
+            expect_range(self->kv, bounds[i], bounds[k], 0);
+            expect_range(self->kv, bounds[i], bounds[k], 1);
+            expect_range(self->kv, bounds[i], bounds[k], 150);
+        }
+    }
+    const struct tarn_kv_range endless = {.from = self->value, .from_len = 2000};
+    assert_int_equal(tarn_kv_range(self->kv, &endless, testing_expect_next, NULL), -EINVAL);
+}
+
+static void ranges_are_in_order(struct testing_fabric *testing)
+{
+    struct testing_kv *self = testing_kv_open(testing);
+    if ((self->info.abilities & TARN_KV_ORDERED) != 0)
+        kv_testing_expect_ranges(self);
+    else
+        assert_int_equal(
+            tarn_kv_range(self->kv, &(struct tarn_kv_range){.limit = 0}, testing_expect_next, NULL),
+            -EOPNOTSUPP);
+    testing_kv_close(self);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(values_come_back)                                                                                   \
     EACH(keys_have_their_lengths)                                                                            \
@@ -524,6 +619,7 @@ void agrees_with_a_model(struct testing_fabric *testing)
     EACH(values_come_bit_by_bit)                                                                             \
     EACH(all_is_scanned)                                                                                     \
     EACH(counters_lose_nothing)                                                                              \
+    EACH(ranges_are_in_order)                                                                                \
     EACH(agrees_with_a_model)
 
 SUITE(TESTING_BOTH)

@@ -10,6 +10,7 @@
 struct testing_kind {
     void (*open)(struct testing_fabric *testing, struct tarn_kv **ret_kv);
     void (*close)(struct testing_fabric *testing, struct tarn_kv *kv);
+    size_t key_bytes_max; /* 0: TARN_KEY_BYTES_MAX */
 };
 
 extern const struct testing_kind *testing_kind;
@@ -52,6 +53,11 @@ void many_are_fetched(struct testing_fabric *testing);
 /* ---- longer than a request to a server ---------------------------------------------------------- */
 
 void long_values_come_back(struct testing_fabric *testing);
+
+/* ---- ranges ------------------------------------------------------------------------------------- */
+
+/** Put keys into an ordered store that is empty, and look at them in all ways. */
+void kv_testing_expect_ranges(struct testing_kv *self);
 
 /* ---- together ----------------------------------------------------------------------------------- */
 

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-const char kv_kind_depot[] = "depot", kv_kind_cache[] = "cache", kv_kind_hash[] = "hash";
+const char kv_kind_depot[] = "depot", kv_kind_cache[] = "cache", kv_kind_hash[] = "hash",
+           kv_kind_tree[] = "tree";
 
 static bool is_key(size_t key_len)
 {
@@ -28,6 +29,8 @@ int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_option
         return kv_cache_open(node, &parts, ret_kv);
     case KV_HASH:
         return kv_hash_open(node, &parts, options, ret_kv);
+    case KV_TREE:
+        return kv_open_tree(node, parts.tree_path, parts.memory_bytes, options->depot, opening, ret_kv);
     default:
         return kv_servers_open(node, &parts, options, ret_kv);
     }
@@ -101,6 +104,13 @@ int tarn_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return kv->operations->scan == NULL ? -EOPNOTSUPP : kv->operations->scan(kv, visit, arg);
 }
 
+int tarn_kv_range(struct tarn_kv *kv, const struct tarn_kv_range *range, tarn_scan_function *visit, void *arg)
+{
+    if (kv->operations->range == NULL)
+        return -EOPNOTSUPP;
+    return kv->operations->range(kv, range, visit, arg);
+}
+
 /* ---- for front ends -------------------------------------------------------------------------------- */
 
 bool kv_is_local(const struct tarn_kv *kv)
@@ -110,7 +120,7 @@ bool kv_is_local(const struct tarn_kv *kv)
 
 bool kv_shows_under_lock(const struct tarn_kv *kv)
 {
-    return kv_cache_of(kv) != NULL;
+    return kv_cache_of(kv) != NULL || kv_is_tree(kv);
 }
 
 uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len)

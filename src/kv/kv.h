@@ -35,6 +35,14 @@ base_must_check int kv_open(struct tarn_node *node, const char *url, const struc
 base_must_check int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv);
 
 /**
+ * Open an ordered store. @param memory_bytes  the most that it takes; 0: what the node may take @return as tree_store_open().
+ * Yields.
+ */
+base_must_check int kv_open_tree(struct tarn_node *node, const char *path, uint64_t memory_bytes,
+                                 const struct tarn_depot_options *options,
+                                 const struct depot_opening *opening, struct tarn_kv **ret_kv);
+
+/**
  * Make a store of a cache that the caller has opened, and closes after the store. Meanwhile only the store uses the
  * cache.
  *

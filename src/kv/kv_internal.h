@@ -14,6 +14,7 @@
 #define KV_SERVERS_MAX    64
 #define KV_MASTERS_ROOM   1024
 #define KV_HASH_BYTES_MIN (UINT64_C(1) << 20)
+#define KV_TREE_BYTES_MIN (UINT64_C(8) << 20)
 
 /*
  * The operations of a kind of store, each as the function of <tarn/kv.h> of that name. The caller has checked that keys
@@ -31,7 +32,9 @@ struct kv_operations {
                const struct tarn_put_options *options, uint64_t *ret_version);
     int (*delete)(struct tarn_kv *kv, const void *key, size_t key_len);
     int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit,
-                void *arg);           /* NULL: this kind cannot be scanned */
+                void *arg); /* NULL: this kind cannot be scanned */
+    int (*range)(struct tarn_kv *kv, const struct tarn_kv_range *range, tarn_scan_function *visit,
+                 void *arg);          /* NULL: this kind has no order */
     int (*close)(struct tarn_kv *kv); /* frees the store */
 
     /* for front ends, as the functions of "kv/kv.h"; all are NULL for a store of a server */
@@ -53,7 +56,7 @@ struct tarn_kv {
     struct tarn_kv_info info;
 };
 
-extern const char kv_kind_depot[], kv_kind_cache[], kv_kind_hash[];
+extern const char kv_kind_depot[], kv_kind_cache[], kv_kind_hash[], kv_kind_tree[];
 
 /** Check a put's key length and options. @return 0; -EINVAL */
 static inline int kv_put_check(size_t key_len, const struct tarn_put_options *options)
@@ -66,13 +69,13 @@ static inline int kv_put_check(size_t key_len, const struct tarn_put_options *op
 
 /* ---- URLs: url.c -------------------------------------------------------------------------------- */
 
-enum kv_scheme { KV_FILE, KV_CACHE, KV_HASH, KV_TARN, KV_UNIX };
+enum kv_scheme { KV_FILE, KV_CACHE, KV_HASH, KV_TREE, KV_TARN, KV_UNIX };
 
 /* The parts of a URL. */
 struct kv_url {
     enum kv_scheme scheme;
     const char *path;                              /* file: the path, within the URL */
-    uint64_t memory_bytes, partitions, item_bytes; /* cache: its options; hash: memory_bytes … */
+    uint64_t memory_bytes, partitions, item_bytes; /* cache: its options; hash, tree: memory_bytes … */
     uint64_t slots, ranks, filter_bits;            /* … and these; 0: the usual number */
     char masters
         [KV_MASTERS_ROOM]; /* hash: addresses of the masters of the space, with commas between; "": a space of its own */
@@ -80,6 +83,7 @@ struct kv_url {
     char node[TARN_SPACE_NAME_MAX +
               1]; /* hash: the memory server for records that are put here; "": all of them */
     char secret_path[KV_MASTERS_ROOM]; /* hash: the file with the secret of that namespace; "": it has none */
+    char tree_path[KV_MASTERS_ROOM];   /* tree: the path of its depot */
     const char *addresses;             /* servers: their addresses with commas between, within the URL */
     size_t addresses_len;
     uint32_t servers;
@@ -111,6 +115,9 @@ base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *u
 /** Open a store of hash:OPTIONS. @return as tarn_kv_open(). Yields. */
 base_must_check int kv_hash_open(struct tarn_node *node, const struct kv_url *url,
                                  const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
+
+/** Whether a store is an ordered one of this process. */
+bool kv_is_tree(const struct tarn_kv *kv);
 
 /** The cache of a store, which knows the partition of each key; NULL: it is no cache. */
 const struct cache *kv_cache_of(const struct tarn_kv *kv);

@@ -88,6 +88,31 @@ static int begin_hash(void **state)
     return shm_testing_setup(state);
 }
 
+/* ---- ordered stores ------------------------------------------------------------------------------ */
+
+static void open_tree(struct testing_fabric *testing, struct tarn_kv **ret_kv)
+{
+    const struct tarn_depot_options depot = {.create_bytes = UINT64_C(64) << 20, .mode = TARN_MODE_ASYNC};
+    const struct tarn_kv_options options = {.depot = &depot};
+    struct tarn_kv_info info;
+    char url[100];
+    (void)snprintf(depot_path, sizeof(depot_path), "/dev/shm/kv-test-%d.tarn", (int)getpid());
+    (void)snprintf(url, sizeof(url), "tree:path=%s,memory=64M", depot_path);
+    (void)unlink(depot_path);
+    assert_int_equal(tarn_kv_open(testing->node, url, &options, ret_kv), 0);
+    tarn_kv_info(*ret_kv, &info);
+    assert_string_equal(info.kind, "tree");
+    assert_int_equal(info.abilities,
+                     TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS | TARN_KV_ORDERED);
+}
+
+static int begin_tree(void **state)
+{
+    static const struct testing_kind kind = {.open = open_tree, .close = close_depot, .key_bytes_max = 1024};
+    testing_kind = &kind;
+    return shm_testing_setup(state);
+}
+
 /* ---- what cannot be opened ---------------------------------------------------------------------- */
 
 static void expect_url(struct base_log *log, const char *text, enum kv_scheme scheme, const char *address,
@@ -395,5 +420,6 @@ int main(void)
     return testing_run_suites("file", suites, NULL, begin_depot, NULL) +
            testing_run_suites("cache", suites, NULL, begin_cache, NULL) +
            testing_run_suites("hash", suites, NULL, begin_hash, NULL) +
+           testing_run_suites("tree", suites, NULL, begin_tree, NULL) +
            cmocka_run_group_tests_name("urls", urls, NULL, NULL);
 }

@@ -327,6 +327,100 @@ static int remote_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void
     return error;
 }
 
+/* ---- ranges -------------------------------------------------------------------------------------- */
+
+/* A range under way: what is left of it. */
+struct ranging {
+    struct scanning scanning; /* whose call and buffers serve here, too */
+    struct kv_request request;
+    tarn_scan_function *visit;
+    void *arg;
+    uint64_t left;
+    uint8_t last[TARN_KEY_BYTES_MAX]; /* the key that was shown last, from which it goes on */
+    uint16_t last_len;
+};
+
+static int show_in_order(void *arg, const void *key, size_t key_len, const void *value,
+                         const struct tarn_record_info *info)
+{
+    struct ranging *ranging = arg;
+    if (ranging->left == 0)
+        return -EPROTO;
+    memcpy(ranging->last, key, key_len);
+    ranging->last_len = (uint16_t)key_len;
+    ranging->left--;
+    return ranging->visit(ranging->arg, key, key_len, value, info);
+}
+
+/* Fetch and show a page. @param ret_more  there are further ones */
+static int range_page(struct ranging *ranging, bool *ret_more)
+{
+    struct scanning *scanning = &ranging->scanning;
+    struct kv_call *call = &scanning->call;
+    struct kv_request *request = &ranging->request;
+    struct kv_page page;
+    request->records = (uint32_t)base_min(ranging->left, (uint64_t)UINT32_MAX);
+    call->request_bytes = (uint32_t)kv_request_bytes(KV_RANGE, request);
+    call->deadline_ns = kv_deadline(scanning->remote);
+    kv_request_save(KV_RANGE, request, call->request);
+    int outcome = send_call(scanning->remote, call);
+    if (outcome == 0)
+        outcome = kv_page_load(call->result, call->result_bytes, &page);
+    if (outcome == 0)
+        outcome = show_page(scanning, &page);
+    if (outcome != 0)
+        return outcome;
+    *ret_more = page.scan != 0 && ranging->left > 0;
+    if (*ret_more && page.count == 0)
+        return -EPROTO; /* it would never end */
+    if (request->reverse) {
+        request->value = ranging->last;
+        request->amount = ranging->last_len;
+    } else {
+        request->key = ranging->last;
+        request->key_len = ranging->last_len;
+        request->after = true;
+    }
+    return 0;
+}
+
+static int remote_store_range(struct tarn_kv *kv, const struct tarn_kv_range *range,
+                              tarn_scan_function *visit, void *arg)
+{
+    struct kv_remote *remote = remote_of(kv);
+    bool has_more = true;
+    if ((kv->info.abilities & TARN_KV_ORDERED) == 0)
+        return -EOPNOTSUPP;
+    if (range->from_len > TARN_KEY_BYTES_MAX || range->below_len > TARN_KEY_BYTES_MAX)
+        return -EINVAL;
+    struct ranging *ranging = base_alloc(&kv->node->memory, sizeof(*ranging));
+    if (ranging == NULL)
+        return -ENOMEM;
+    ranging->request = (struct kv_request){.key = range->from,
+                                           .key_len = (uint16_t)range->from_len,
+                                           .value = range->below,
+                                           .amount = (uint32_t)range->below_len,
+                                           .value_room = (uint32_t)kv->info.whole_bytes_max,
+                                           .reverse = range->reverse};
+    ranging->visit = visit;
+    ranging->arg = arg;
+    ranging->left = range->limit == 0 ? UINT64_MAX : range->limit;
+    struct scanning *scanning = &ranging->scanning;
+    scanning->remote = remote;
+    scanning->visit = show_in_order;
+    scanning->arg = ranging;
+    scanning->call = kv_call_of(KV_RANGE, &ranging->request, kv_deadline(remote));
+    int error = take_buffers(remote, &scanning->buffers, KV_REQUEST_BYTES_MAX + 2 * TARN_KEY_BYTES_MAX,
+                             KV_SCAN_BYTES_MAX, &scanning->call);
+    if (error == 0) {
+        while (error == 0 && has_more)
+            error = range_page(ranging, &has_more);
+        give_buffers(&scanning->buffers);
+    }
+    base_free(&kv->node->memory, ranging, sizeof(*ranging));
+    return error;
+}
+
 /* ---- opening ------------------------------------------------------------------------------------ */
 
 static int remote_store_close(struct tarn_kv *kv)
@@ -345,6 +439,7 @@ static const struct kv_operations operations = {.get = remote_store_get,
                                                 .put = remote_store_put,
                                                 .delete = remote_store_delete,
                                                 .scan = remote_store_scan,
+                                                .range = remote_store_range,
                                                 .close = remote_store_close};
 
 int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,

@@ -1,6 +1,7 @@
 /* Stores of servers: what only they can meet. Servers that go and come, and change; threads and tasks that share. */
 #include "kv/remote_testing.h"
 #include "rpc/connection.h"
+#include <tarn/depot.h>
 
 /* ---- servers that go and come ------------------------------------------------------------------- */
 
@@ -130,6 +131,33 @@ static void a_server_comes_back_changed(struct testing_fabric *testing)
     testing_serve_no_more(&server);
 }
 
+/* A tree at a server shows ranges page by page. */
+static void a_tree_has_ranges(struct testing_fabric *testing)
+{
+    const struct tarn_depot_options depot = {.create_bytes = UINT64_C(16) << 20, .mode = TARN_MODE_ASYNC};
+    const struct tarn_kv_options options = {.depot = &depot};
+    struct testing_server server = {.testing = testing};
+    struct testing_kv *self = calloc(1, sizeof(*self));
+    struct tarn_kv *tree;
+    char url[100];
+    assert_non_null(self);
+    (void)snprintf(server.path, sizeof(server.path), "/dev/shm/kv-test-tree-%d.tarn", (int)getpid());
+    (void)snprintf(url, sizeof(url), "tree:path=%s,memory=16M", server.path);
+    assert_int_equal(tarn_kv_open(testing->node, url, &options, &tree), 0);
+    testing_listen(&server, &(const struct kv_served){"tree", tree}, 1);
+    assert_int_equal(testing_reach(testing, "tree", 60 * BASE_NS_PER_SECOND, &self->kv), 0);
+    tarn_kv_info(self->kv, &self->info);
+    assert_string_equal(self->info.kind, "tree");
+    assert_int_equal(self->info.abilities, TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES |
+                                               TARN_KV_VERSIONS | TARN_KV_REMOTE | TARN_KV_ORDERED);
+    kv_testing_expect_ranges(self);
+    assert_int_equal(tarn_kv_close(self->kv), 0);
+    kv_server_close(server.server);
+    assert_int_equal(tarn_kv_close(tree), 0);
+    assert_int_equal(unlink(server.path), 0);
+    free(self);
+}
+
 /* Who routes wrongly is told so, and asks. */
 static void wrong_routing_is_mended(struct testing_fabric *testing)
 {
@@ -251,6 +279,7 @@ static void threads_and_tasks_share(struct testing_fabric *testing)
     EACH(a_server_without_memory_says_so)                                                                    \
     EACH(a_url_names_its_fabric)                                                                             \
     EACH(a_server_comes_back_changed)                                                                        \
+    EACH(a_tree_has_ranges)                                                                                  \
     EACH(wrong_routing_is_mended)                                                                            \
     EACH(nothing_counts_twice)                                                                               \
     EACH(threads_and_tasks_share)

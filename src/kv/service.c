@@ -127,6 +127,60 @@ static int answer_put(struct kv_store *store, const struct kv_request *request,
     return 0;
 }
 
+/* A page of a range as it is filled. */
+struct filling {
+    const struct kv_request *request;
+    uint8_t *page;
+    uint32_t bytes, room;
+    struct kv_page head;
+};
+
+static int fill_page(void *arg, const void *key, size_t key_len, const void *value,
+                     const struct tarn_record_info *info)
+{
+    struct filling *filling = arg;
+    const struct kv_request *request = filling->request;
+    if (request->after && key_len == request->key_len && memcmp(key, request->key, key_len) == 0)
+        return 0;
+    struct kv_item item = {.key = key,
+                           .key_len = (uint16_t)key_len,
+                           .value = value,
+                           .is_shown = value != NULL && info->value_bytes <= request->value_room,
+                           .info = *info};
+    item.bytes = item.is_shown ? info->value_bytes : 0;
+    const uint64_t bytes = KV_ITEM_BYTES + key_len + item.bytes;
+    if (filling->head.count == request->records || bytes > filling->room - filling->bytes) {
+        filling->head.scan = 1;
+        return 1;
+    }
+    kv_scanned_save(&item, filling->page + filling->bytes);
+    filling->bytes += (uint32_t)bytes;
+    filling->head.count++;
+    return 0;
+}
+
+static int answer_range(struct kv_store *store, const struct kv_request *request,
+                        struct tarn_rpc_request *exchange)
+{
+    struct filling filling = {.request = request,
+                              .page = exchange->result,
+                              .bytes = KV_PAGE_BYTES,
+                              .room = base_min(exchange->room, KV_SCAN_BYTES_MAX)};
+    const struct tarn_kv_range range = {.from = request->key,
+                                        .from_len = request->key_len,
+                                        .below = request->value,
+                                        .below_len = request->amount,
+                                        .reverse = request->reverse};
+    if ((uint64_t)KV_PAGE_BYTES + KV_ITEM_BYTES + TARN_KEY_BYTES_MAX + request->value_room > filling.room)
+        return -EMSGSIZE;
+    int error = tarn_kv_range(store->kv, &range, fill_page, &filling);
+    if (error < 0)
+        return error;
+    kv_page_save(&filling.head, filling.page);
+    exchange->result_bytes = filling.bytes;
+    return 0;
+}
+
 static int answer_of_store(struct kv_server *server, const struct kv_worker *worker, enum kv_method method,
                            const struct kv_request *request, struct tarn_rpc_request *exchange)
 {
@@ -143,6 +197,8 @@ static int answer_of_store(struct kv_server *server, const struct kv_worker *wor
         return kv_region_answer(server, store->kv, request, exchange);
     case KV_DELETE:
         return tarn_kv_delete(store->kv, request->key, request->key_len);
+    case KV_RANGE:
+        return answer_range(store, request, exchange);
     default:
         return kv_scan_answer(server, worker, request, exchange);
     }
@@ -194,6 +250,7 @@ METHOD(method_delete, KV_DELETE)
 METHOD(method_get_range, KV_GET_RANGE)
 METHOD(method_scan, KV_SCAN)
 METHOD(method_put_region, KV_PUT_REGION)
+METHOD(method_range, KV_RANGE)
 METHOD(short_get, KV_SHORT + KV_GET)
 METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
 METHOD(short_put, KV_SHORT + KV_PUT)
@@ -211,6 +268,7 @@ static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_GET_RANGE] = {.name = "get_range", .function = method_get_range},
     [KV_SCAN] = {.name = "scan", .function = method_scan},
     [KV_PUT_REGION] = {.name = "put_region", .function = method_put_region},
+    [KV_RANGE] = {.name = "range", .function = method_range},
     [KV_SHORT + KV_GET] = {.name = "cache_get", .function = short_get, .is_short = true},
     [KV_SHORT + KV_MULTI_GET] = {.name = "cache_multi_get", .function = short_multi_get, .is_short = true},
     [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},

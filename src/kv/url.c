@@ -39,6 +39,9 @@ static const struct option hash_options[] = {
     {"store", TEXT, AT(name)},          {"secret", TEXT, AT(secret_path)},
     {"node", TEXT, AT(node)},           {.name = NULL}};
 
+static const struct option tree_options[] = {
+    {"path", TEXT, AT(tree_path)}, {"memory", SIZE, AT(memory_bytes)}, {.name = NULL}};
+
 /* Copy a text without the backslashes before its commas. @return NULL; what is wrong */
 static const char *copy_text(const char *from, size_t len, char *to, size_t room)
 {
@@ -106,6 +109,17 @@ static const char *read_cache(const char *text, struct kv_url *url)
         wrong = "say how much memory the cache takes: cache:memory=SIZE";
     if (wrong == NULL && (url->partitions > KV_PARTITIONS_MAX || url->item_bytes > UINT32_MAX))
         wrong = "a cache has 1 to 256 partitions, and items of less than 4 GiB";
+    return wrong;
+}
+
+static const char *read_tree(const char *text, struct kv_url *url)
+{
+    const char *wrong = read_options(text, text + strlen(text), tree_options,
+                                     "an ordered store is named as tree:path=PATH[,memory=SIZE]", url);
+    if (wrong == NULL && url->tree_path[0] == '\0')
+        wrong = "say where the ordered store remembers its records: tree:path=PATH";
+    if (wrong == NULL && url->memory_bytes != 0 && url->memory_bytes < KV_TREE_BYTES_MIN)
+        wrong = "an ordered store takes 8M of memory, or more";
     return wrong;
 }
 
@@ -258,6 +272,9 @@ static const char *read_url(const char *url, struct kv_url *ret_url)
     } else if ((rest = skip_scheme(url, "hash:")) != NULL) {
         parts.scheme = KV_HASH;
         wrong = read_hash(rest, &parts);
+    } else if ((rest = skip_scheme(url, "tree:")) != NULL) {
+        parts.scheme = KV_TREE;
+        wrong = read_tree(rest, &parts);
     } else if ((rest = skip_scheme(url, "tarn://")) != NULL) {
         parts.scheme = KV_TARN;
         wrong = read_server(rest, &parts);
@@ -265,9 +282,8 @@ static const char *read_url(const char *url, struct kv_url *ret_url)
         parts.scheme = KV_UNIX;
         wrong = read_server(rest, &parts);
     } else if (letters >= 2 && url[letters] == ':') {
-        wrong =
-            "a store is named as file:PATH, cache:memory=SIZE, hash:memory=SIZE, tarn://HOST:PORT/STORE or "
-            "unix:PATH/STORE; a path with a colon as ./PATH";
+        wrong = "a store is named as file:PATH, cache:memory=SIZE, hash:memory=SIZE, tree:path=PATH, "
+                "tarn://HOST:PORT/STORE or unix:PATH/STORE; a path with a colon as ./PATH";
     }
     if (wrong == NULL && parts.scheme == KV_FILE && parts.path[0] == '\0')
         wrong = "a store is named as file:PATH, and the path is missing";

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16 };
+enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16, ORDER_BYTES = 16 };
+enum { ORDER_REVERSE = 1, ORDER_AFTER = 2 };
 enum { REGION_BYTES = 16 + TARN_FABRIC_HANDLE_BYTES };
-enum { KIND_DEPOT = 1, KIND_CACHE = 2, KIND_HASH = 3 };
+enum { KIND_DEPOT = 1, KIND_CACHE = 2, KIND_HASH = 3, KIND_TREE = 4 };
 
-static const char *const kinds[] = {
-    [KIND_DEPOT] = kv_kind_depot, [KIND_CACHE] = kv_kind_cache, [KIND_HASH] = kv_kind_hash};
+static const char *const kinds[] = {[KIND_DEPOT] = kv_kind_depot,
+                                    [KIND_CACHE] = kv_kind_cache,
+                                    [KIND_HASH] = kv_kind_hash,
+                                    [KIND_TREE] = kv_kind_tree};
 
 static bool are_zero(const uint8_t *bytes, size_t count)
 {
@@ -39,6 +42,8 @@ static size_t middle_bytes(enum kv_method method)
         return RANGE_BYTES;
     case KV_SCAN:
         return SCAN_BYTES;
+    case KV_RANGE:
+        return ORDER_BYTES;
     default:
         return 0;
     }
@@ -48,9 +53,15 @@ _Static_assert(HEAD_BYTES + OPTIONS_BYTES + REGION_BYTES == KV_REQUEST_BYTES_MAX
                "a PUT_REGION has the most before its key");
 _Static_assert(HEAD_BYTES + OPTIONS_BYTES + 16 == KV_HANDLE_AT, "a PUT_REGION has its handle there");
 
-static bool has_value(enum kv_method method)
+static bool has_options(enum kv_method method)
 {
     return method == KV_PUT || method == KV_PUT_REGION;
+}
+
+/* Whether bytes follow the key, as many as the amount says. */
+static bool has_value(enum kv_method method)
+{
+    return has_options(method) || method == KV_RANGE;
 }
 
 uint64_t kv_request_bytes(enum kv_method method, const struct kv_request *request)
@@ -88,10 +99,10 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
     base_store_le16(to, request->store);
     base_store_le16(to + 2, request->key_len);
     base_store_le32(to + 4, request->amount);
-    if (has_value(method)) {
+    if (has_options(method))
         options_save(&request->options, middle);
+    if (has_value(method))
         copy_bytes(key + request->key_len, request->value, request->amount);
-    }
     if (method == KV_PUT_REGION) {
         base_store_le64(middle + OPTIONS_BYTES, request->offset);
         base_store_le64(middle + OPTIONS_BYTES + 8, request->region_bytes);
@@ -103,6 +114,11 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
         base_store_le64(middle, request->scan);
         base_store_le32(middle + 8, request->value_room);
         base_store_le32(middle + 12, 0);
+    } else if (method == KV_RANGE) {
+        base_store_le32(middle, request->records);
+        base_store_le32(middle + 4, request->value_room);
+        base_store_le64(middle + 8,
+                        (request->reverse ? ORDER_REVERSE : 0u) | (request->after ? ORDER_AFTER : 0u));
     }
     copy_bytes(key, request->key, request->key_len);
 }
@@ -125,7 +141,7 @@ static int region_load(const uint8_t *bytes, struct kv_request *request)
 
 static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_request *request)
 {
-    if (has_value(method) && options_load(middle, &request->options) != 0)
+    if (has_options(method) && options_load(middle, &request->options) != 0)
         return -EINVAL;
     if (method == KV_PUT_REGION)
         return region_load(middle + OPTIONS_BYTES, request);
@@ -136,6 +152,13 @@ static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_r
         request->scan = base_load_le64(middle);
         request->value_room = base_load_le32(middle + 8);
         return are_zero(middle + 12, 4) ? 0 : -EINVAL;
+    } else if (method == KV_RANGE) {
+        const uint64_t marks = base_load_le64(middle + 8);
+        request->records = base_load_le32(middle);
+        request->value_room = base_load_le32(middle + 4);
+        request->reverse = (marks & ORDER_REVERSE) != 0;
+        request->after = (marks & ORDER_AFTER) != 0;
+        return marks <= (ORDER_REVERSE | ORDER_AFTER) && request->records > 0 ? 0 : -EINVAL;
     }
     return 0;
 }
@@ -152,6 +175,8 @@ static bool head_is_good(enum kv_method method, const struct kv_request *request
         return request->key_len > 0 && request->amount == 0;
     case KV_SCAN:
         return request->key_len == 0;
+    case KV_RANGE:
+        return request->amount <= TARN_KEY_BYTES_MAX;
     default:
         return request->key_len > 0;
     }
@@ -305,6 +330,7 @@ void kv_info_save(const struct kv_store_info *info, uint8_t *to)
     base_store_le16(to + 4, info->stores);
     to[6] = info->info.kind == kv_kind_cache  ? KIND_CACHE
             : info->info.kind == kv_kind_hash ? KIND_HASH
+            : info->info.kind == kv_kind_tree ? KIND_TREE
                                               : KIND_DEPOT;
     to[7] = (uint8_t)info->info.abilities;
     base_store_le32(to + 8, info->info.partitions);
@@ -320,7 +346,7 @@ int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_i
 {
     if (count < KV_INFO_BYTES || base_load_le16(bytes) != KV_WIRE_VERSION)
         return -EPROTO;
-    if (bytes[6] < KIND_DEPOT || bytes[6] > KIND_HASH)
+    if (bytes[6] < KIND_DEPOT || bytes[6] > KIND_TREE)
         return -EPROTO;
     const struct kv_store_info info = {.store = base_load_le16(bytes + 2),
                                        .stores = base_load_le16(bytes + 4),

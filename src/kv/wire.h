@@ -14,7 +14,7 @@
 #define KV_STORE_BY_NAME     UINT16_MAX
 #define KV_RECORD_BYTES      32
 #define KV_ITEM_BYTES        (8 + KV_RECORD_BYTES) /* bytes before each value in results of MULTI_GET and SCAN */
-#define KV_PAGE_BYTES        16                    /* bytes at the beginning of a SCAN's result */
+#define KV_PAGE_BYTES        16                    /* bytes at the beginning of a result of SCAN or RANGE */
 #define KV_SCAN_BYTES_MAX    (UINT32_C(256) << 10) /* the most bytes of a page */
 #define KV_SCAN_VALUE_MAX    (UINT32_C(128) << 10) /* the longest value that a client asks a scan to show */
 #define KV_REQUEST_BYTES_MAX 88                    /* the most bytes of a request before its key and value */
@@ -31,6 +31,7 @@ enum kv_method {
     KV_GET_RANGE,
     KV_SCAN,
     KV_PUT_REGION,
+    KV_RANGE,
     KV_METHODS,
     KV_SHORT = 16, /* added to a method's number: the variant for caches, which never yields */
 };
@@ -39,17 +40,20 @@ enum kv_method {
 struct kv_request {
     uint16_t store;
     uint16_t key_len;
-    const void *key; /* the key; INFO: the name */
+    const void *key; /* the key; INFO: the name; RANGE: where it begins */
     uint32_t
-        amount; /* the amount that docs/wire.md defines for the method; PUT, PUT_REGION: bytes of `value` */
-    const void *value;
+        amount; /* the amount that docs/wire.md defines for the method; PUT, PUT_REGION, RANGE: bytes of `value` */
+    const void *value;                /* RANGE: where it ends */
     struct tarn_put_options options;  /* PUT, PUT_REGION */
     uint64_t if_version;              /* GET_RANGE */
     uint64_t offset;                  /* GET_RANGE: offset in the value; PUT_REGION: offset in the region */
     uint64_t region_bytes;            /* PUT_REGION: bytes of the value that lie in the region */
     struct tarn_fabric_handle handle; /* PUT_REGION */
     uint64_t scan;                    /* SCAN */
-    uint32_t value_room;              /* SCAN */
+    uint32_t value_room;              /* SCAN, RANGE */
+    uint32_t records;                 /* RANGE: the most that are wanted */
+    bool reverse;                     /* RANGE: from the greatest key down */
+    bool after;                       /* RANGE: the key where it begins is not meant */
 };
 
 /** The bytes of a request, without the keys of a MULTI_GET. */
@@ -81,11 +85,11 @@ void kv_record_save(const struct tarn_record_info *info, uint8_t *to);
 /** Read a record. @return 0; -EPROTO: it is none */
 base_must_check int kv_record_load(const uint8_t *bytes, struct tarn_record_info *ret_info);
 
-/* The head of a value in a result of MULTI_GET or SCAN. */
+/* The head of a value in a result of MULTI_GET, SCAN or RANGE. */
 struct kv_item {
     int32_t status;               /* MULTI_GET */
-    uint16_t key_len;             /* SCAN */
-    bool is_shown;                /* SCAN: the value follows */
+    uint16_t key_len;             /* SCAN, RANGE */
+    bool is_shown;                /* SCAN, RANGE: the value follows */
     uint32_t bytes;               /* bytes of the value that follow */
     struct tarn_record_info info; /* set if the status is 0 or -ENOBUFS */
     const uint8_t *key, *value;   /* set by loading, within the loaded bytes */
@@ -105,7 +109,7 @@ size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_i
 
 /* The beginning of a page. */
 struct kv_page {
-    uint64_t scan; /* 0: there are no more */
+    uint64_t scan; /* RANGE: 1; 0: there are no more */
     uint32_t count;
 };
 

@@ -6,8 +6,8 @@
 
 #define ROOM 400
 
-static const enum kv_method plain[] = {KV_INFO,      KV_GET,  KV_PUT,       KV_DELETE,
-                                       KV_GET_RANGE, KV_SCAN, KV_PUT_REGION};
+static const enum kv_method plain[] = {KV_INFO,      KV_GET,  KV_PUT,        KV_DELETE,
+                                       KV_GET_RANGE, KV_SCAN, KV_PUT_REGION, KV_RANGE};
 
 static struct kv_request request_of(enum kv_method method)
 {
@@ -32,7 +32,10 @@ static struct kv_request request_of(enum kv_method method)
                                           .bytes = UINT64_C(0x6162636465666768) + 5,
                                           .rights = TARN_FABRIC_MAY_READ},
                                .scan = UINT64_C(0x7172737475767778),
-                               .value_room = 0x21222324};
+                               .value_room = 0x21222324,
+                               .records = 5,
+                               .reverse = true,
+                               .after = true};
 }
 
 static void expect_same(enum kv_method method, const struct kv_request *a, const struct kv_request *b)
@@ -58,6 +61,11 @@ static void expect_same(enum kv_method method, const struct kv_request *a, const
     }
     if (method == KV_SCAN)
         assert_true(a->scan == b->scan && a->value_room == b->value_room);
+    if (method == KV_RANGE) {
+        assert_memory_equal(a->value, b->value, a->amount);
+        assert_true(a->records == b->records && a->value_room == b->value_room);
+        assert_true(a->reverse == b->reverse && a->after == b->after);
+    }
 }
 
 static void requests_come_back(void **state)
@@ -110,6 +118,10 @@ static void what_must_not_be_is_refused(void **state)
         {KV_SCAN, 2, 1},
         {KV_SCAN, 20, 1},
         {KV_SCAN, 23, 1},
+        {KV_RANGE, 8, 0},
+        {KV_RANGE, 16, 4},
+        {KV_RANGE, 23, 1},
+        {KV_RANGE, 7, 1},
         {KV_GET, 2, 0},
         {KV_DELETE, 2, 0},
         {KV_PUT, 2, 0},
@@ -261,7 +273,7 @@ static void stores_come_back(void **state)
 {
     static const struct {
         uint8_t at, value;
-    } wrong[] = {{0, 2}, {1, 1}, {2, 64}, {4, 3},  {5, 1},  {6, 0},  {6, 4},
+    } wrong[] = {{0, 2}, {1, 1}, {2, 64}, {4, 3},  {5, 1},  {6, 0},  {6, 5},
                  {8, 0}, {9, 2}, {12, 0}, {13, 2}, {14, 3}, {14, 5}, {40, '/'}};
     const struct kv_store_info info = {.store = 3,
                                        .stores = 4,

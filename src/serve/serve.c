@@ -181,7 +181,7 @@ static void log_listener(const struct serve *serve, const struct serve_listener 
         base_info(&serve->node->log, "serving",
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s store=%s kind=%s memory=%" PRIu64,
                   tarn_version(), listener->address, serve->lane_count, engine, store->options.name,
-                  store->options.kind == SERVE_HASH ? "hash" : "cache", store->options.memory_bytes);
+                  serve_kind_names[store->options.kind], store->options.memory_bytes);
         return;
     }
     const struct drive_info *drive = depot_drive_info(store->depot);

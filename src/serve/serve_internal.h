@@ -26,18 +26,21 @@ _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leav
 
 /* ---- stores as they are named: store_text.c ------------------------------------------------------ */
 
-enum serve_kind { SERVE_DEPOT, SERVE_CACHE, SERVE_HASH };
+enum serve_kind { SERVE_DEPOT, SERVE_CACHE, SERVE_HASH, SERVE_TREE, SERVE_KINDS };
+
+/* Their names. */
+extern const char *const serve_kind_names[SERVE_KINDS];
 
 /* The options of a store. Strings lie in its own text, or in the server's options, so it must not be copied. */
 struct serve_store_options {
     char name[KV_NAME_MAX + 1];
     enum serve_kind kind;
-    const char *path;    /* depot: files and devices, as tarn_depot_open() takes them */
+    const char *path;    /* depot, tree: files and devices, as tarn_depot_open() takes them */
     const char *dump;    /* depot: path of dumps; NULL: none */
-    uint64_t size_bytes; /* depot: size of a new file; 0: not set */
+    uint64_t size_bytes; /* depot, tree: size of a new file; 0: not set */
     const char *url;     /* hash: its URL */
     uint64_t
-        memory_bytes;    /* cache, hash: its memory in this process; 0: not set, or a hash store of a space */
+        memory_bytes; /* all but a depot: its memory in this process; 0: not set, or a hash store of a space */
     uint64_t partitions; /* cache: these two */
     uint64_t item_bytes;
     uint64_t port;         /* the store's own port; SERVE_NO_PORT: not set */
@@ -48,7 +51,7 @@ struct serve_store_options {
 };
 
 /**
- * Read a store's text: NAME:depot,path=FILE…, NAME:cache,memory=SIZE…, or NAME:hash, and behind a comma what a hash store's URL has
+ * Read a store's text: NAME:depot,path=FILE…, NAME:cache,memory=SIZE…, NAME:tree,path=FILE…, or NAME:hash, and behind a comma what a hash store's URL has
  *
  * @param text         any text; copied
  * @param error, room  gets a sentence about the fault

@@ -47,7 +47,7 @@ const struct base_setting serve_settings[] = {
      AT(data)},
     {.name = "store",
      .type = BASE_SETTING_REPEATED,
-     .metavar = "NAME:depot|cache|hash,...",
+     .metavar = "NAME:depot|cache|hash|tree,...",
      .help =
          "One more store; --data is one, too, of the name `default`. NAME:depot,path=FILE[,size=SIZE]"
          "[,dump=FILE] keeps what it is given in a file or on a device (path again: one more drive of a "
@@ -57,7 +57,11 @@ const struct base_setting serve_settings[] = {
          "table, until the server ends, and refuses new records when it is full. NAME:hash,space=MASTER, "
          "with namespace=NAME and store=NAME behind it, is a hash store in a space, which any number of "
          "servers and programs use at once. What else hash takes (slots=N, ranks=N, filter=N, secret=FILE, "
-         "node=NAME, memory=SIZE, ?FABRIC) tarn-kv(3) tells. "
+         "node=NAME, memory=SIZE, ?FABRIC) tarn-kv(3) tells. NAME:tree,path=FILE[,size=SIZE]"
+         "[,memory=SIZE] keeps all of it in memory in the order of its keys, so that `tarn scan` shows "
+         "ranges, "
+         "and each change in a file or on a device, as a depot does; it takes 1g of memory at most, or SIZE, "
+         "and refuses new records when that is full. "
          "Each may have memcached clients of its own at port=N, on the "
          "hosts of --listen, and at a socket unix=PATH; the first store has them at --listen, --port and "
          "--unix. Tarn's own clients reach all by name (--kv-listen, --kv-unix). A comma of a file's name is "
@@ -540,7 +544,8 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         return base_settings_fail(
             error, room,
             "where is the store? Name a file or a device with --data=FILE, or stores with "
-            "--store=NAME:depot,path=FILE, --store=NAME:cache,memory=SIZE and --store=NAME:hash,memory=SIZE; "
+            "--store=NAME:depot,path=FILE, --store=NAME:cache,memory=SIZE, --store=NAME:hash,memory=SIZE and "
+            "--store=NAME:tree,path=FILE; "
             "-m MEGABYTES is one in memory "
             "alone, as memcached's. A space's servers are told by --space and --memory-server");
     if (count > KV_STORES_MAX)
@@ -551,7 +556,8 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         if (result != 0)
             return result;
         depots += store.kind == SERVE_DEPOT ? 1 : 0;
-        if (options->disable_evictions && (store.kind == SERVE_CACHE || options->cache))
+        if (options->disable_evictions &&
+            (store.kind == SERVE_CACHE || (options->cache && store.kind == SERVE_DEPOT)))
             return base_settings_fail(
                 error, room,
                 "-M, --disable-evictions: the store %s is a cache, which evicts what was not used: "

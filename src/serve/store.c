@@ -50,33 +50,53 @@ static void tell_progress(void *arg, const char *what, const char *unit, uint64_
         hooks->progress(hooks->progress_arg, store->options.name, what, unit, done, all);
 }
 
+/* How the depot of a store is opened: one that is a store, or that of a tree. */
+static struct tarn_depot_options depot_options(const struct serve_store *store)
+{
+    const struct serve_options *options = store->serve->options;
+    const uint64_t asked = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes;
+    return (struct tarn_depot_options){.create_bytes = asked != 0 ? asked : SIZE_USUAL,
+                                       .mode = serve_mode(options),
+                                       .cache = options->cache && store->options.kind == SERVE_DEPOT,
+                                       .serve_damaged = options->damaged != 0,
+                                       .scrub_rate_bytes = options->scrub_rate_bytes,
+                                       .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
+                                       .discard = (enum tarn_discard)options->discard,
+                                       .over_provisioning_percent =
+                                           (uint32_t)options->over_provisioning_percent,
+                                       .measure_interval = (uint32_t)options->measure_interval,
+                                       .hot_bytes = serve_hot_bytes(options),
+                                       .hot_record_bytes = (uint32_t)options->hot_record_bytes,
+                                       .hot_warm_rate_bytes = options->hot_warm_rate_bytes};
+}
+
+static struct depot_opening depot_opening(struct serve_store *store)
+{
+    const struct serve_options *options = store->serve->options;
+    return (struct depot_opening){.direct = options->direct,
+                                  .lock_wait_ns = LOCK_WAIT_NS,
+                                  .size_unasked = store->options.size_bytes == 0 && options->size_bytes == 0,
+                                  .progress = tell_progress,
+                                  .progress_arg = store};
+}
+
 static int open_depot(struct serve_store *store)
 {
     struct tarn_node *node = store->serve->node;
-    const struct serve_options *options = store->serve->options;
-    const uint64_t asked = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes;
-    const struct tarn_depot_options depot_options = {.create_bytes = asked != 0 ? asked : SIZE_USUAL,
-                                                     .mode = serve_mode(options),
-                                                     .cache = options->cache,
-                                                     .serve_damaged = options->damaged != 0,
-                                                     .scrub_rate_bytes = options->scrub_rate_bytes,
-                                                     .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
-                                                     .discard = (enum tarn_discard)options->discard,
-                                                     .over_provisioning_percent =
-                                                         (uint32_t)options->over_provisioning_percent,
-                                                     .measure_interval = (uint32_t)options->measure_interval,
-                                                     .hot_bytes = serve_hot_bytes(options),
-                                                     .hot_record_bytes = (uint32_t)options->hot_record_bytes,
-                                                     .hot_warm_rate_bytes = options->hot_warm_rate_bytes};
-    const struct depot_opening opening = {.direct = options->direct,
-                                          .lock_wait_ns = LOCK_WAIT_NS,
-                                          .size_unasked = asked == 0,
-                                          .progress = tell_progress,
-                                          .progress_arg = store};
-    int error = depot_open(node, store->options.path, &depot_options, &opening, &store->depot);
+    const struct tarn_depot_options options = depot_options(store);
+    const struct depot_opening opening = depot_opening(store);
+    int error = depot_open(node, store->options.path, &options, &opening, &store->depot);
     if (error == 0)
         error = kv_wrap_depot(node, store->depot, &store->kv);
     return error;
+}
+
+static int open_tree(struct serve_store *store)
+{
+    const struct tarn_depot_options options = depot_options(store);
+    const struct depot_opening opening = depot_opening(store);
+    return kv_open_tree(store->serve->node, store->options.path, store->options.memory_bytes, &options,
+                        &opening, &store->kv);
 }
 
 /* Check that the machine has the memory that was asked for: the kernel would kill the process when it is touched. */
@@ -150,6 +170,10 @@ static int open_store(struct serve_store *store)
         return open_cache(store);
     case SERVE_HASH:
         return open_hash(store);
+    case SERVE_TREE:
+        return open_tree(store);
+    case SERVE_KINDS:
+        break;
     }
     return -EINVAL;
 }
@@ -205,6 +229,8 @@ int serve_stores_open(struct serve *serve)
             serve, SERVE_CACHE); /* caches first: if one gets no memory, no depot's file is left behind */
     if (error == 0)
         error = open_stores_of(serve, SERVE_HASH);
+    if (error == 0)
+        error = open_stores_of(serve, SERVE_TREE);
     if (error == 0)
         error = open_stores_of(serve, SERVE_DEPOT);
     for (uint32_t i = 0; i < count; i++)

@@ -6,9 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_BYTES 80
+#define SHOWN_BYTES       80
+#define TREE_MEMORY_USUAL (UINT64_C(1) << 30) /* the most that a tree takes, where nothing is said */
 
 #define AT(field) .offset = offsetof(struct serve_store_options, field)
+
+const char *const serve_kind_names[SERVE_KINDS] = {
+    [SERVE_DEPOT] = "depot", [SERVE_CACHE] = "cache", [SERVE_HASH] = "hash", [SERVE_TREE] = "tree"};
 
 /* The options of a store; an empty path or a size of 0 is refused. */
 static const struct base_setting table[] = {
@@ -27,16 +31,23 @@ static const struct base_setting table[] = {
     {.name = "unix", .type = BASE_SETTING_STRING, .min = 1, .help = "", AT(unix_path)},
 };
 
-/* Whether only stores of the other kind have an option. */
-static bool is_of_others(enum serve_kind kind, const char *name)
+/* The kind of store that has an option which this kind has not. @return NULL: it has it, or nobody has */
+static const char *find_owner(enum serve_kind kind, const char *name)
 {
-    static const char *const others[][3] = {
-        [SERVE_DEPOT] = {"memory", "partitions", "item"}, [SERVE_CACHE] = {"path", "size", "dump"}};
-    for (size_t i = 0; i < base_array_count(others[kind]); i++) {
-        if (strcmp(others[kind][i], name) == 0)
-            return true;
+    static const struct {
+        const char *name, *owner;
+        bool has[SERVE_KINDS];
+    } owned[] = {{"path", "depot", {[SERVE_DEPOT] = true, [SERVE_TREE] = true}},
+                 {"size", "depot", {[SERVE_DEPOT] = true, [SERVE_TREE] = true}},
+                 {"dump", "depot", {[SERVE_DEPOT] = true}},
+                 {"memory", "cache", {[SERVE_CACHE] = true, [SERVE_TREE] = true}},
+                 {"partitions", "cache", {[SERVE_CACHE] = true}},
+                 {"item", "cache", {[SERVE_CACHE] = true}}};
+    for (size_t i = 0; i < base_array_count(owned); i++) {
+        if (strcmp(owned[i].name, name) == 0)
+            return owned[i].has[kind] ? NULL : owned[i].owner;
     }
-    return false;
+    return NULL;
 }
 
 /* Cut a text at its first comma without a backslash. @return the text behind it; NULL: there is no such comma */
@@ -71,9 +82,10 @@ static int read_option(const struct base_settings *settings, char *option, char 
                                   "store %s: \"%s\" is no option: they are NAME=VALUE, with commas between",
                                   store->name, option);
     *value++ = '\0';
-    if (store->kind != SERVE_HASH && is_of_others(store->kind, option))
-        return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name,
-                                  store->kind == SERVE_DEPOT ? "cache" : "depot", option);
+    const char *owner = store->kind == SERVE_HASH ? NULL : find_owner(store->kind, option);
+    if (owner != NULL)
+        return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name, owner,
+                                  option);
     if (strcmp(option, "path") != 0)
         drop_backslashes(value);
     int result = base_settings_set(settings, option, value, what, sizeof(what));
@@ -140,13 +152,15 @@ static int read_options(struct serve_store_options *store, char *rest, char *err
     }
     if (fabric != NULL)
         add_to_url(store, "?", fabric);
-    if (result == 0 && store->kind == SERVE_DEPOT)
+    if (result == 0 && (store->kind == SERVE_DEPOT || store->kind == SERVE_TREE))
         result = join_paths(store, error, room);
     else if (result == 0 && store->kind == SERVE_HASH)
         result = check_url(store, error, room);
     else if (result == 0 && store->memory_bytes == 0)
         result = base_settings_fail(error, room, "store %s: how much memory does it take? Say memory=SIZE",
                                     store->name);
+    if (store->kind == SERVE_TREE && store->memory_bytes == 0)
+        store->memory_bytes = TREE_MEMORY_USUAL;
     return result;
 }
 
@@ -167,8 +181,8 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
     char *kind = strchr(ret_store->text, ':');
     if (kind == NULL || !base_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
         return base_settings_fail(error, room,
-                                  "store %s: it is NAME:depot,path=FILE, NAME:cache,memory=SIZE or "
-                                  "NAME:hash,memory=SIZE; a name has 1 to %d "
+                                  "store %s: it is NAME:depot,path=FILE, NAME:cache,memory=SIZE, "
+                                  "NAME:hash,memory=SIZE or NAME:tree,path=FILE; a name has 1 to %d "
                                   "letters, digits, '-', '_' and '.'",
                                   shown, KV_NAME_MAX);
     *kind++ = '\0';
@@ -178,11 +192,14 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
         ret_store->kind = SERVE_CACHE;
     else if (strcmp(kind, "hash") == 0)
         ret_store->kind = SERVE_HASH;
+    else if (strcmp(kind, "tree") == 0)
+        ret_store->kind = SERVE_TREE;
     else if (strcmp(kind, "depot") != 0)
         return base_settings_fail(
             error, room,
             "store %s: there is no such kind: a depot keeps what it is given on a drive, a "
-            "cache some of it in memory, a hash store all of it in memory",
+            "cache some of it in memory, a hash store all of it in memory, a tree all of it, in order, in "
+            "both",
             shown);
     return read_options(ret_store, rest, error, room);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define UNITS_MIN       64u
+#define UNITS_MAX       (UINT64_C(1) << 28)        /* that a pointer can tell */
 #define ROOT_UNIT_COUNT (1u << (TREE_CLASSES - 1)) /* which the root may grow into */
 #define FETCHED_LINES   4u                         /* of a node that is about to be searched */
 #define SPLIT_MIN       3u /* entries of a node that is cut in two; one with fewer becomes larger */
@@ -85,6 +86,21 @@ static void bury_node(struct tree_mega *mega, uint32_t unit)
     mega->nodes--;
 }
 
+/* See that there is memory for the images of a depth, and of those above it. */
+static bool has_images(struct tree_mega *mega, uint32_t depth)
+{
+    const uint32_t bytes = tree_image_bytes(mega->unit_bytes);
+    for (; mega->image_count <= depth && mega->image_count < TREE_LEVELS_MAX; mega->image_count++) {
+        uint8_t *memory = base_alloc(mega->account, 3 * (size_t)bytes);
+        if (memory == NULL)
+            return false;
+        mega->images[mega->image_count] = (struct mega_images){.node = (void *)memory,
+                                                               .left = (void *)(memory + bytes),
+                                                               .right = (void *)(memory + 2 * (size_t)bytes)};
+    }
+    return true;
+}
+
 /* ---- opening ------------------------------------------------------------------------------------ */
 
 void tree_mega_close(struct tree_mega *mega)
@@ -97,11 +113,26 @@ void tree_mega_close(struct tree_mega *mega)
     base_free(mega->account, mega, sizeof(*mega));
 }
 
+void tree_mega_clear(struct tree_mega *mega)
+{
+    const bool fits = tree_node_init(mega->scratch, mega->unit_bytes, 0, 0,
+                                     (struct tree_key){.bytes = (const uint8_t *)"", .count = 0}, NULL);
+    base_assert(fits);
+    memset(mega->used, 0, mega_bitmap_bytes(mega));
+    mega->units_used = 0;
+    set_used(mega, ROOT, TREE_CLASSES - 1, true);
+    mega->next_unit = ROOT_UNIT_COUNT;
+    mega->nodes = 1;
+    mega->keys = 0;
+    store_node(mega, mega->scratch, ROOT);
+}
+
 int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **ret_mega)
 {
     const uint32_t unit_bytes = options->unit_bytes == 0 ? TREE_NODE_BYTES : options->unit_bytes;
-    if (!tree_is_unit(unit_bytes) || options->memory->bytes / unit_bytes < UNITS_MIN ||
-        options->memory->bytes > UINT64_C(4) << 30)
+    const uint64_t bytes = options->bytes == 0 ? options->memory->bytes : options->bytes;
+    if (!tree_is_unit(unit_bytes) || bytes / unit_bytes < UNITS_MIN || bytes > options->memory->bytes ||
+        options->memory->bytes / unit_bytes > UNITS_MAX)
         return -EINVAL;
     struct tree_mega *mega = base_alloc(options->account, sizeof(*mega));
     if (mega == NULL)
@@ -110,22 +141,23 @@ int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **r
                                .memory = options->memory,
                                .region = options->region,
                                .unit_bytes = unit_bytes,
-                               .units = (uint32_t)(options->memory->bytes / unit_bytes)};
+                               .units = (uint32_t)(bytes / unit_bytes),
+                               .units_max = (uint32_t)(options->memory->bytes / unit_bytes)};
     mega->used = base_alloc(mega->account, mega_bitmap_bytes(mega));
     mega->scratch = base_alloc(mega->account, tree_image_bytes(unit_bytes));
-    if (mega->used == NULL || mega->scratch == NULL) {
+    if (mega->used == NULL || mega->scratch == NULL || !has_images(mega, 0)) {
         tree_mega_close(mega);
         return -ENOMEM;
     }
-    const bool fits = tree_node_init(mega->scratch, unit_bytes, 0, 0,
-                                     (struct tree_key){.bytes = (const uint8_t *)"", .count = 0}, NULL);
-    base_assert(fits);
-    set_used(mega, ROOT, TREE_CLASSES - 1, true);
-    mega->next_unit = ROOT_UNIT_COUNT;
-    mega->nodes = 1;
-    store_node(mega, mega->scratch, ROOT);
+    tree_mega_clear(mega);
     *ret_mega = mega;
     return 0;
+}
+
+void tree_mega_grow(struct tree_mega *mega, uint64_t bytes)
+{
+    base_assert(bytes / mega->unit_bytes >= mega->units && bytes <= mega->memory->bytes);
+    mega->units = (uint32_t)(bytes / mega->unit_bytes);
 }
 
 void tree_mega_stats(const struct tree_mega *mega, struct tree_mega_stats *ret_stats)
@@ -433,21 +465,6 @@ static int split_node(struct tree_mega *mega, const struct mega_step *path, uint
     return 0;
 }
 
-/* See that there is memory for the images of a depth, and of those above it. */
-static bool has_images(struct tree_mega *mega, uint32_t depth)
-{
-    const uint32_t bytes = tree_image_bytes(mega->unit_bytes);
-    for (; mega->image_count <= depth; mega->image_count++) {
-        uint8_t *memory = base_alloc(mega->account, 3 * (size_t)bytes);
-        if (memory == NULL)
-            return false;
-        mega->images[mega->image_count] = (struct mega_images){.node = (void *)memory,
-                                                               .left = (void *)(memory + bytes),
-                                                               .right = (void *)(memory + 2 * (size_t)bytes)};
-    }
-    return true;
-}
-
 /* Change a node, and those above it as far as need be. @return 0; -ENOSPC: nothing was changed */
 static int change_node(struct tree_mega *mega, const struct mega_step *path, uint32_t depth,
                        const struct edit *edit)
@@ -470,7 +487,7 @@ int tree_mega_put(struct tree_mega *mega, struct tree_key key, struct tree_value
     bool is_found;
     const uint32_t entry = tree_node_find(leaf, key, &is_found);
     base_assert(key.count > 0 && key.count <= TREE_KEY_MAX && value.place != 0);
-    if (!has_images(mega, depth))
+    if (!is_found && !has_images(mega, depth + 1)) /* one more, for the root may be cut in two */
         return -ENOMEM;
     *ret_before = is_found ? tree_node_value(leaf, entry) : (struct tree_value){.place = 0};
     const struct edit edit = {.replacement = is_found ? &value : NULL,
@@ -576,8 +593,6 @@ int tree_mega_delete(struct tree_mega *mega, struct tree_key key, struct tree_va
     if (!is_found)
         return -ENOENT;
     const struct tree_value before = tree_node_value(leaf, entry);
-    if (!has_images(mega, depth))
-        return -ENOMEM;
     remove_entry(mega, path, depth, entry, 0);
     lower_root(mega);
     *ret_before = before;

@@ -18,6 +18,7 @@ struct tree_mega_options {
     struct tarn_fabric_region *memory; /* the region's; at most 4 GiB */
     uint32_t region;                   /* its number, not 0 */
     uint32_t unit_bytes;               /* 0: TREE_NODE_BYTES */
+    uint64_t bytes;                    /* of the memory that it takes until tree_mega_grow(); 0: all */
 };
 
 struct tree_mega_stats {
@@ -40,8 +41,14 @@ struct tree_mega;
  */
 base_must_check int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **ret_mega);
 
+/** Forget all keys, which needs no memory. Readers of other machines that are on their way begin again. */
+void tree_mega_clear(struct tree_mega *mega);
+
 /** Free what the owner has. The region stays as it is. */
 void tree_mega_close(struct tree_mega *mega);
+
+/** Let it take more of its memory. @param bytes  not less than before */
+void tree_mega_grow(struct tree_mega *mega, uint64_t bytes);
 
 /** Find a key. @param key  1 to TREE_KEY_MAX bytes; so in all calls @return 0; -ENOENT */
 base_must_check int tree_mega_get(const struct tree_mega *mega, struct tree_key key,
@@ -56,12 +63,12 @@ void tree_mega_get_many(const struct tree_mega *mega, const struct tree_key *key
  *
  * @param value       its place is not 0
  * @param ret_before  what it replaces; place 0: nothing
- * @return 0; -ENOSPC (the meganode has no room, and nothing was changed: it is to be split)
+ * @return 0; -ENOSPC (the meganode has no room); -ENOMEM; nothing was changed then. Neither happens where the key was there
  */
 base_must_check int tree_mega_put(struct tree_mega *mega, struct tree_key key, struct tree_value value,
                                   struct tree_value *ret_before);
 
-/** Remove a key. @param ret_before  what it had @return 0; -ENOENT */
+/** Remove a key, which needs no memory. @param ret_before  what it had @return 0; -ENOENT */
 base_must_check int tree_mega_delete(struct tree_mega *mega, struct tree_key key,
                                      struct tree_value *ret_before);
 

@@ -20,7 +20,9 @@ struct mega_images {
 struct tree_mega {
     struct base_account *account;
     struct tarn_fabric_region *memory;
-    uint32_t region, unit_bytes, units;
+    uint32_t region, unit_bytes;
+    uint32_t units;                             /* that it takes */
+    uint32_t units_max;                         /* that the memory has */
     uint64_t *used;                             /* a bit for each unit that a node has */
     uint32_t next_unit;                         /* from which on free ones are looked for */
     uint64_t changes;                           /* nodes that were written since it was opened */
@@ -39,7 +41,7 @@ static inline const struct tree_node *mega_node(const struct tree_mega *mega, ui
 /** Bytes of a bitmap that has a bit for each unit. */
 static inline size_t mega_bitmap_bytes(const struct tree_mega *mega)
 {
-    return (mega->units + 63) / 64 * sizeof(uint64_t);
+    return (mega->units_max + 63) / 64 * sizeof(uint64_t);
 }
 
 /** Whether the bit of a unit is set. */

@@ -14,6 +14,7 @@ import threading
 import time
 
 HASH = "-hash" in sys.argv
+TREE = "-tree" in sys.argv or "--tree" in sys.argv  # the store is an ordered one, with a file as a depot
 CACHE = "-cache" in sys.argv or HASH  # the store is in memory alone
 CACHE_SIZES = {"512M": "256M"}  # of a store's
 PATIENCE = 60  # seconds for what takes a moment; sanitizers and two busy processors included
@@ -140,13 +141,21 @@ class Process:
         raise Failure(f"it has no thread {name}")
 
 
+def store_options(data, size):
+    """The options of the store that a server is to have."""
+    if TREE:
+        return [f"--store=default:tree,path={data},size={size}"]
+    if not CACHE:
+        return [f"--data={data}", f"--size={size}"]
+    return [f"--store=default:{'hash' if HASH else 'cache'},memory={CACHE_SIZES.get(size, '64M')}"]
+
+
 class Tarn(Process):
-    """`tarn serve`, ready to be asked. With -cache or -hash its store is one in memory, of at most 256 MiB."""
+    """`tarn serve`, ready to be asked. With -cache or -hash its store is one in memory, of at most 256 MiB; with -tree an
+    ordered one."""
 
     def __init__(self, program, data, *options, size="64M", listen="127.0.0.1:0", words=()):
-        kind = "hash" if HASH else "cache"
-        store = [f"--data={data}", f"--size={size}"] if not CACHE else [f"--store=default:{kind},memory={CACHE_SIZES.get(size, '64M')}"]
-        super().__init__(*words, program, "serve", *store, f"--listen={listen}", *options)
+        super().__init__(*words, program, "serve", *store_options(data, size), f"--listen={listen}", *options)
         try:
             self.address = parse_address(self.await_line(r'event="serving".* listen=(127\.\S+)').group(1))
         except Failure:

@@ -8,6 +8,7 @@ CLIENT is kv_client.c. A server here has depots and caches at once; what one pro
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -237,10 +238,44 @@ def sigterm_ends_all_in_good_order(tarn, client):
             server.stop()
 
 
+def scanned(tarn, url, *options):
+    status, output, errors = command(tarn, "scan", url, *options)
+    expect(status == 0, f"it does not scan: {errors}")
+    return output.decode().split()
+
+
+def a_tree_has_an_order(tarn, _):
+    """At the server and in its file, also after a restart; as memcached has stored it."""
+    with serving.folder() as folder:
+        options = ("--port=0", f"--store=t:tree,path={folder}/t,size=16M,memory=64M", f"--kv-unix={folder}/kv")
+        keys = [f"user{number:04}" for number in range(500)] + ["aardvark", "zebra", "user"]
+        with Server(tarn, *options) as server:
+            with Connection(server.of("t")) as memcached:
+                for key in random.Random(1).sample(keys, len(keys)):
+                    expect(memcached.set(key.encode(), key[::-1].encode()) == b"STORED", f"{key} is not stored")
+            server.stop()
+        keys.sort()
+        users = [key for key in keys if key.startswith("user")]
+        with Server(tarn, *options) as server:
+            for url in (f"unix:{folder}/kv/t", f"tree:path={folder}/t"):
+                if not url.startswith("unix:"):
+                    server.stop()
+                expect(scanned(tarn, url) == keys, "keys are in another order")
+                expect(scanned(tarn, url, "--reverse") == keys[::-1], "keys are in another order from the end")
+                expect(scanned(tarn, url, "--prefix=user") == users, "a prefix shows other keys")
+                expect(scanned(tarn, url, "--prefix=user", "--reverse", "--limit=3") == users[:-4:-1], "the last three are others")
+                expect(scanned(tarn, url, "--from=user0007", "--to=user0010") == ["user0007", "user0008", "user0009"], "a range shows other keys")
+                expect(scanned(tarn, url, "--prefix=user01", "--from=user0198", "--to=zz", "--values") ==
+                       ["user0198", "8910resu", "user0199", "9910resu"], "a range of a prefix shows other records")
+        status, _, errors = command(tarn, "scan", f"{folder}/t", "--reverse")
+        expect(status == 1 and "this is a depot" in errors, f"a depot has an order: {errors}")
+
+
 def stores_that_cannot_be_are_refused(tarn, _):
     with serving.folder() as folder:
         path = f"path={folder}/x"
-        for store, sentence in (("a", "NAME:depot,path=FILE"), ("a:tree,path=x", "no such kind"), (":cache,memory=1M", "a name has 1 to 63"),
+        for store, sentence in (("a", "NAME:depot,path=FILE"), ("a:heap,path=x", "no such kind"), (f"a:tree,{path},dump=x", "only a depot"),
+                                (f"a:tree,{path},item=1k", "only a cache"), (":cache,memory=1M", "a name has 1 to 63"),
                                 ("a:cache", "how much memory"), ("a:depot", "where is it"), (f"a:depot,{path},memory=1M", "only a cache"),
                                 (f"a:depot,{path},port=x", "not a number"), (f"a:depot,{path},prot=1", "did you mean port?")):
             errors = refused(tarn, f"--store={store}", status=2)
@@ -356,6 +391,6 @@ def kv_listeners_have_secrets(tarn, client):
 
 
 if __name__ == "__main__":
-    serving.run([what_one_protocol_stores_the_other_reads, a_hash_store_is_for_all_clients, small_hash_stores_are_filled_by_many_threads, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
+    serving.run([what_one_protocol_stores_the_other_reads, a_hash_store_is_for_all_clients, small_hash_stores_are_filled_by_many_threads, a_tree_has_an_order, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
                  addresses_that_are_taken_are_told, memory_of_caches_is_beside, every_depot_is_fitted_and_dumped, a_file_names_stores,
                  kv_listeners_have_secrets], sys.argv[1], sys.argv[2])

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Killed with -9 under load, does the server come back with all that it acknowledged, and nothing that it rejected?
 
-    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache] [--drives=NUMBER | --data=DEVICE,...]
+    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache | --tree] [--drives=NUMBER | --data=DEVICE,...]
 
 Each round: a server on the store that the last round left, clients that write, count, delete, touch, flush and read
 with all their might, a kill at a random moment, sometimes another one while it recovers, and a look at every key.
-With --cache the server is a cache: a value may be gone, but none that it held earlier may be back. With --drives
-the store is a stripe of so many files, with --data it is on these devices, whose contents are lost; several are named
-in another order each time.
+With --cache the server is a cache: a value may be gone, but none that it held earlier may be back. With --tree the store
+is an ordered one. With --drives it is a stripe of so many files, with --data it is on these devices, whose contents are
+lost; several are named in another order each time.
 """
 
 import os
@@ -51,7 +51,7 @@ class Campaign:
         return ",".join(self.rng.sample(paths, len(paths)))
 
     def kill_while_it_starts(self, store, mode):
-        process = serving.Process(self.tarn, "serve", f"--data={store}", f"--size={self.size}", "--listen=127.0.0.1:0", *self.options(mode))
+        process = serving.Process(self.tarn, "serve", *serving.store_options(store, self.size), "--listen=127.0.0.1:0", *self.options(mode))
         time.sleep(self.rng.uniform(0, 0.1))
         process.signal(signal.SIGKILL)
         process.wait()

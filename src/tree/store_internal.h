@@ -1,0 +1,140 @@
+/* What an ordered store is for the files of this folder: its locks, and records in memory. */
+#ifndef TREE_STORE_INTERNAL_H
+#define TREE_STORE_INTERNAL_H
+
+#include "base/hash.h"
+#include "task/task.h"
+#include "tree/extents.h"
+#include "tree/mega.h"
+#include "tree/store.h"
+#include <pthread.h>
+
+#define KEY_LOCKS     1024u /* a power of two */
+#define EXTENT_REGION 2u
+
+/* A record, as an extent has it. The value follows. */
+struct tree_record {
+    uint64_t version; /* 0: the depot does not have it yet, and nobody sees it */
+    uint64_t expiry_ns;
+    uint32_t client_flags;
+    uint8_t note;
+    uint8_t unused[3]; /* 0 */
+    uint8_t value[];
+};
+
+struct tree_store {
+    struct tarn_node *node;
+    struct tarn_depot *depot;
+    uint64_t memory_bytes,
+        room_bytes; /* the most that is taken; the addresses that nodes have, and extents */
+    uint64_t whole_bytes_max;
+    struct task_mutex key_locks[KEY_LOCKS];
+    struct base_log_limit full_limit; /* how often it is said that there is no room */
+    _Atomic uint64_t flush_when_ns;   /* civil time at which all records go; 0: no order is pending */
+    _Atomic uint64_t expired, reclaimed;
+
+    pthread_rwlock_t lock; /* guards what follows, and all nodes and extents that the tree leads to */
+    struct tarn_fabric_region nodes;
+    uint8_t *extent_memory;
+    uint64_t node_bytes;   /* that the meganode may take, which are charged */
+    uint64_t extent_bytes; /* that are charged */
+    struct tree_mega *mega;
+    struct tree_extents *extents;
+    uint32_t new_keys;               /* since some records were looked at */
+    uint8_t sweep_key[TREE_KEY_MAX]; /* the next of them */
+    uint32_t sweep_count;
+};
+
+/** The record at a place. */
+static inline struct tree_record *tree_record_at(const struct tree_store *store, uint64_t place)
+{
+    return (struct tree_record *)(void *)(store->extent_memory +
+                                          (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT);
+}
+
+/** The place of a record. */
+static inline uint64_t tree_record_place(const struct tree_store *store, const struct tree_record *record)
+{
+    const uint64_t offset = (uint64_t)((const uint8_t *)record - store->extent_memory);
+    return (uint64_t)EXTENT_REGION << 32 | offset / TREE_EXTENT_ALIGNMENT;
+}
+
+/** Give a record's memory back, with the lock held. */
+static inline void tree_store_give_extent(struct tree_store *store, uint64_t place)
+{
+    tree_extents_give(store->extents, (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT);
+}
+
+/** What a record is, besides key and value. */
+static inline struct tarn_record_info tree_record_info(const struct tree_record *record, uint32_t bytes)
+{
+    return (struct tarn_record_info){.version = record->version,
+                                     .expiry_ns = record->expiry_ns,
+                                     .client_flags = record->client_flags,
+                                     .value_bytes = bytes,
+                                     .note = record->note};
+}
+
+/** Whether its time is over. */
+static inline bool tree_record_has_expired(const struct tree_record *record, uint64_t now_ns)
+{
+    return record->expiry_ns != 0 && record->expiry_ns <= now_ns;
+}
+
+/** Civil time, where it matters to a record. */
+static inline uint64_t tree_record_now(const struct tree_store *store, const struct tree_record *record)
+{
+    return record->expiry_ns == 0 ? 0 : task_wall(store->node);
+}
+
+/** Whether a record is shown. */
+static inline bool tree_record_is_visible(const struct tree_record *record, uint64_t now_ns)
+{
+    return record->version != 0 && !tree_record_has_expired(record, now_ns);
+}
+
+/** Take the lock with others that read. */
+static inline void tree_store_lock_shared(struct tree_store *store)
+{
+    const int error = pthread_rwlock_rdlock(&store->lock);
+    base_assert(error == 0);
+}
+
+/** Take the lock alone. */
+static inline void tree_store_lock(struct tree_store *store)
+{
+    const int error = pthread_rwlock_wrlock(&store->lock);
+    base_assert(error == 0);
+}
+
+/** Give the lock back. */
+static inline void tree_store_unlock(struct tree_store *store)
+{
+    const int error = pthread_rwlock_unlock(&store->lock);
+    base_assert(error == 0);
+}
+
+/** The lock of a key's changes. */
+static inline struct task_mutex *tree_store_key_lock(struct tree_store *store, struct tree_key key)
+{
+    return &store->key_locks[base_hash64(key.bytes, key.count, 0) & (KEY_LOCKS - 1)];
+}
+
+/* ---- store.c ------------------------------------------------------------------------------------- */
+
+/** Before anything else is done: carry out a flush whose moment has come. Yields then. */
+void tree_store_flush_if_due(struct tree_store *store);
+
+/** What a leaf has of a record. @param header  that the record has, or is about to have */
+struct tree_value tree_store_seal(const struct tree_store *store, const struct tree_record *record,
+                                  const struct tree_record *header, uint32_t bytes);
+
+/** Take room for a record, with the lock held. @return 0; -ENOSPC, -ENOMEM: there is none */
+base_must_check int tree_store_take_record(struct tree_store *store, uint64_t value_bytes,
+                                           struct tree_record **ret_record);
+
+/** Put a key into the tree, with the lock held. @return as tree_mega_put() */
+base_must_check int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tree_value value,
+                                       struct tree_value *ret_before);
+
+#endif
