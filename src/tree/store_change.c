@@ -212,12 +212,8 @@ static int remove_record(struct tree_store *store, const struct change *change)
 /* Now and then, after new keys. */
 static void sweep_sometimes(struct tree_store *store, const struct change *change)
 {
-    if (!change->is_new)
-        return;
-    tree_store_lock(store);
-    const bool is_due = ++store->new_keys % SWEEP_EVERY == 0;
-    tree_store_unlock(store);
-    if (is_due)
+    if (change->is_new &&
+        atomic_fetch_add_explicit(&store->new_keys, 1, memory_order_relaxed) % SWEEP_EVERY == 0)
         (void)sweep_some(store);
 }
 
@@ -289,10 +285,12 @@ int tree_store_update(struct tree_store *store, struct tree_key key, tarn_update
         update.value = old == NULL ? NULL : old->value;
         update.value_len = info.value_bytes;
     }
-    if (error == 0 && update.remove)
+    if (error == 0 && update.remove) {
         error = old == NULL ? 0 : remove_record(store, &change);
-    else if (error == 0)
+        error = error == -ENOENT ? 0 : error; /* it has expired meanwhile */
+    } else if (error == 0) {
         error = update.note > TARN_NOTE_MAX ? -EINVAL : write_record(store, &change, &update, ret_version);
+    }
     task_mutex_unlock(mutex);
     return error;
 }

@@ -32,6 +32,7 @@ struct tree_store {
     struct base_log_limit full_limit; /* how often it is said that there is no room */
     _Atomic uint64_t flush_when_ns;   /* civil time at which all records go; 0: no order is pending */
     _Atomic uint64_t expired, reclaimed;
+    _Atomic uint32_t new_keys; /* that were put since it was opened */
 
     pthread_rwlock_t lock; /* guards what follows, and all nodes and extents that the tree leads to */
     struct tarn_fabric_region nodes;
@@ -40,8 +41,7 @@ struct tree_store {
     uint64_t extent_bytes; /* that are charged */
     struct tree_mega *mega;
     struct tree_extents *extents;
-    uint32_t new_keys;               /* since some records were looked at */
-    uint8_t sweep_key[TREE_KEY_MAX]; /* the next of them */
+    uint8_t sweep_key[TREE_KEY_MAX]; /* the next record to be looked at, whether it has expired */
     uint32_t sweep_count;
 };
 

@@ -9,8 +9,9 @@ enum {
 };
 
 const struct sim_campaign *const sim_campaigns[] = {
-    &sim_campaign_task, &sim_campaign_depot, &sim_campaign_fabric, &sim_campaign_rpc,
-    &sim_campaign_kv,   &sim_campaign_space, &sim_campaign_hash,   NULL};
+    &sim_campaign_task, &sim_campaign_depot, &sim_campaign_fabric,
+    &sim_campaign_rpc,  &sim_campaign_kv,    &sim_campaign_space,
+    &sim_campaign_hash, &sim_campaign_tree,  NULL};
 
 int sim_run_seed(const struct sim_campaign *campaign, uint64_t seed, const char *mutation, FILE *trace,
                  uint64_t *ret_hash, char *ret_text, size_t room)

@@ -11,5 +11,6 @@ extern const struct sim_campaign sim_campaign_rpc;
 extern const struct sim_campaign sim_campaign_kv;
 extern const struct sim_campaign sim_campaign_space;
 extern const struct sim_campaign sim_campaign_hash;
+extern const struct sim_campaign sim_campaign_tree;
 
 #endif
