@@ -58,7 +58,7 @@ struct play {
     struct client epoch_clients[CLIENTS_MAX + 1];
 };
 
-static uint64_t draw(struct client *client, uint64_t n)
+static uint64_t draw_below(struct client *client, uint64_t n)
 {
     return base_random_below(&client->random, n);
 }
@@ -104,17 +104,17 @@ static void judge_error(struct client *client, const char *what, int error, bool
 
 static uint64_t draw_expiry(struct client *client)
 {
-    if (draw(client, 4) != 0)
+    if (draw_below(client, 4) != 0)
         return 0;
-    return base_max(UNIT_NS, (task_wall(tarn_of(client)) + draw(client, UINT64_C(1) << EXPIRY_BITS)) /
+    return base_max(UNIT_NS, (task_wall(tarn_of(client)) + draw_below(client, UINT64_C(1) << EXPIRY_BITS)) /
                                      UNIT_NS * UNIT_NS +
-                                 draw(client, 2) * UNIT_NS);
+                                 draw_below(client, 2) * UNIT_NS);
 }
 
 static uint32_t draw_value_bytes(struct client *client)
 {
-    return (uint32_t)draw(client,
-                          client->play->has_long_values && draw(client, 4) == 0 ? VALUE_MAX : SHORT_MAX);
+    return (uint32_t)draw_below(
+        client, client->play->has_long_values && draw_below(client, 4) == 0 ? VALUE_MAX : SHORT_MAX);
 }
 
 /* ---- operations ----------------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static void get_value(struct client *client, uint64_t key)
     struct play *play = client->play;
     uint8_t buffer[TREE_KEY_MAX];
     struct tarn_record_info info = {.version = 0};
-    const size_t room = draw(client, 4) == 0 ? draw(client, SHORT_MAX) : VALUE_MAX;
+    const size_t room = draw_below(client, 4) == 0 ? draw_below(client, SHORT_MAX) : VALUE_MAX;
     const uint32_t number = begin_op(client, &(struct sim_oracle_op){.kind = SIM_GET, .key = key});
     int error = tree_store_get(play->store, fill_key(play, key, buffer), client->value, room, &info);
     sim_oracle_end_get(&play->oracle, tarn_of(client), number, error, &info, client->value, room);
@@ -135,12 +135,12 @@ static void put_value(struct client *client, uint64_t key)
 {
     struct play *play = client->play;
     uint8_t buffer[TREE_KEY_MAX];
-    struct sim_oracle_op op = {.kind = SIM_PUT,
-                               .key = key,
-                               .value_bytes = draw_value_bytes(client),
-                               .expiry_ns = draw_expiry(client),
-                               .condition =
-                                   (enum tarn_put_condition)(draw(client, 2) == 0 ? draw(client, 4) : 0)};
+    struct sim_oracle_op op = {
+        .kind = SIM_PUT,
+        .key = key,
+        .value_bytes = draw_value_bytes(client),
+        .expiry_ns = draw_expiry(client),
+        .condition = (enum tarn_put_condition)(draw_below(client, 2) == 0 ? draw_below(client, 4) : 0)};
     if (op.condition == TARN_PUT_IF_VERSION) {
         op.if_number = sim_oracle_known_put(&play->oracle, key);
         if (op.if_number == 0)
@@ -181,8 +181,8 @@ struct update {
     struct sim_oracle_op decided;
 };
 
-static int decide(void *arg, const struct tarn_record_info *old, const void *value,
-                  struct tarn_update *update)
+static int decide_value(void *arg, const struct tarn_record_info *old, const void *value,
+                        struct tarn_update *update)
 {
     struct update *own = arg;
     sim_oracle_decide(&own->client->play->oracle, own->number, old, value, &own->decided);
@@ -202,12 +202,12 @@ static void update_value(struct client *client, uint64_t key)
     struct update own = {.client = client,
                          .decided = {.key = key,
                                      .expiry_ns = draw_expiry(client),
-                                     .answer = answers[draw(client, base_array_count(answers))],
+                                     .answer = answers[draw_below(client, base_array_count(answers))],
                                      .value_bytes = draw_value_bytes(client)}};
     own.number = begin_op(client, &(struct sim_oracle_op){.kind = SIM_UPDATE, .key = key});
     uint64_t version = 0;
     sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
-    int error = tree_store_update(play->store, fill_key(play, key, buffer), decide, &own, &version);
+    int error = tree_store_update(play->store, fill_key(play, key, buffer), decide_value, &own, &version);
     sim_oracle_end(&play->oracle, tarn_of(client), own.number, error, version);
     judge_error(client, "update", error == SIM_ORACLE_REFUSED ? 0 : error, false);
 }
@@ -217,8 +217,8 @@ static void flush_all(struct client *client)
     struct play *play = client->play;
     struct sim_oracle_op op = {
         .kind = SIM_FLUSH_ALL, .key = SIM_ORACLE_ALL_KEYS, .expiry_ns = task_wall(tarn_of(client))};
-    if (draw(client, 2) == 0)
-        op.expiry_ns += draw(client, UINT64_C(1) << EXPIRY_BITS);
+    if (draw_below(client, 2) == 0)
+        op.expiry_ns += draw_below(client, UINT64_C(1) << EXPIRY_BITS);
     const uint32_t number = begin_op(client, &op);
     int error = tree_store_flush(play->store, op.expiry_ns);
     sim_oracle_end(&play->oracle, tarn_of(client), number, error, 0);
@@ -266,11 +266,11 @@ static void walk_keys(struct client *client, bool all)
 {
     struct play *play = client->play;
     uint8_t from_buffer[TREE_KEY_MAX], below_buffer[TREE_KEY_MAX];
-    struct walk walk = {.client = client, .below = play->keys, .reverse = draw(client, 2) == 0};
+    struct walk walk = {.client = client, .below = play->keys, .reverse = draw_below(client, 2) == 0};
     if (!all) {
-        walk.first = draw(client, play->keys);
-        walk.below = walk.first + draw(client, play->keys - walk.first + 1);
-        walk.left = draw(client, 3) == 0 ? 1 + draw(client, KEYS_MAX) : 0;
+        walk.first = draw_below(client, play->keys);
+        walk.below = walk.first + draw_below(client, play->keys - walk.first + 1);
+        walk.left = draw_below(client, 3) == 0 ? 1 + draw_below(client, KEYS_MAX) : 0;
     }
     walk.next = walk.reverse ? walk.below : walk.first;
     const struct tree_key from = fill_key(play, walk.first, from_buffer),
@@ -278,7 +278,8 @@ static void walk_keys(struct client *client, bool all)
     const struct tree_store_range range = {.from = all ? NULL : &from,
                                            .below = all ? NULL : &below,
                                            .reverse = walk.reverse,
-                                           .limit = walk.left > 0 && draw(client, 2) == 0 ? walk.left : 0};
+                                           .limit =
+                                               walk.left > 0 && draw_below(client, 2) == 0 ? walk.left : 0};
     const bool is_limited = range.limit > 0;
     if (is_limited)
         walk.left = 0;
@@ -307,9 +308,9 @@ static void run_client(void *arg)
 {
     struct client *client = arg;
     struct play *play = client->play;
-    const uint64_t ops = draw(client, OPS_MAX);
+    const uint64_t ops = draw_below(client, OPS_MAX);
     for (uint64_t i = 0; i < ops && client->told + KEYS_MAX < SIM_ORACLE_OPS_MAX; i++) {
-        const uint64_t key = draw(client, play->keys), choice = draw(client, 16);
+        const uint64_t key = draw_below(client, play->keys), choice = draw_below(client, 16);
         if (choice < 4)
             get_value(client, key);
         else if (choice < 9)
@@ -320,9 +321,10 @@ static void run_client(void *arg)
             update_value(client, key);
         else if (choice < 15 || !play->flushes)
             walk_keys(client, false);
-        else if (draw(client, 4) == 0)
+        else if (draw_below(client, 4) == 0)
             flush_all(client);
-        if (draw(client, 3) == 0 && task_sleep(draw(client, UINT64_C(1) << draw(client, SLEEP_BITS))) != 0)
+        if (draw_below(client, 3) == 0 &&
+            task_sleep(draw_below(client, UINT64_C(1) << draw_below(client, SLEEP_BITS))) != 0)
             return;
     }
 }
