@@ -165,27 +165,25 @@ static int load_record(void *arg, const void *key_bytes, size_t key_len, const v
 }
 
 /* Have in memory what the depot has. */
-static int load(struct tree_store *store, const char *path, const struct depot_opening *opening)
+static int load(struct tree_store *store, const struct depot_opening *opening)
 {
     struct loading loading = {.store = store, .opening = opening};
     struct tarn_depot_stats stats;
-    const char *remedy = NULL;
     tarn_depot_stats(store->depot, &stats);
     loading.all = stats.records;
-    int error = tarn_depot_scan(store->depot, load_record, &loading);
-    switch (error) {
-    case 0:
-        return 0;
-    case -EBADMSG:
-    case -EIO:
+    return tarn_depot_scan(store->depot, load_record, &loading);
+}
+
+/* Say why a store cannot be opened. @return error */
+static int refuse_store(const struct tree_store *store, const char *path, int error)
+{
+    const char *remedy = "its records need more memory: say memory=SIZE, or give the process more";
+    if (error == -EBADMSG || error == -EIO)
         remedy = "records are damaged: look with tarn check, and mend it with tarn check --repair";
-        break;
-    case -EMSGSIZE:
+    else if (error == -EMSGSIZE)
         remedy = "it has a key of more than 1,024 bytes: serve it as a depot";
-        break;
-    default:
-        remedy = "its records need more memory: say memory=SIZE, or --memory";
-    }
+    else if (error == -EINVAL)
+        remedy = "it is a cache, which evicts records: an ordered store keeps all";
     base_error(&store->node->log, "cannot open an ordered store",
                "path=%s memory=%" PRIu64 " reason=\"%s\" remedy=\"%s\"", path, store->memory_bytes,
                strerror(-error), remedy);
@@ -238,9 +236,9 @@ static struct tree_store *make_store(struct tarn_node *node, uint64_t memory_byt
     if (store == NULL)
         return NULL;
     store->node = node;
-    store->memory_bytes =
-        base_max(memory_bytes == 0 ? base_account_left(&node->memory) : memory_bytes, MEMORY_MIN);
-    store->room_bytes = base_align_up(base_min(store->memory_bytes, ROOM_MAX), STEP_BYTES);
+    store->memory_bytes = memory_bytes == 0 ? base_account_left(&node->memory) : memory_bytes;
+    store->memory_bytes = base_min(base_max(store->memory_bytes, MEMORY_MIN), ROOM_MAX);
+    store->room_bytes = base_align_up(store->memory_bytes, STEP_BYTES);
     init_lock(&store->lock);
     for (uint32_t i = 0; i < KEY_LOCKS; i++)
         task_mutex_init(&store->key_locks[i]);
@@ -251,29 +249,26 @@ int tree_store_open(struct tarn_node *node, const char *path, const struct tree_
                     struct tree_store **ret_store)
 {
     struct tree_store *store = make_store(node, options->memory_bytes);
+    struct tarn_depot_options depot = {0};
     if (store == NULL)
         return -ENOMEM;
-    struct tarn_depot_options depot = {0};
     if (options->depot != NULL)
         depot = *options->depot;
     depot.hot_bytes = TARN_HOT_OFF; /* all records are in memory here */
-    int error = depot_open(node, path, &depot, options->opening, &store->depot);
+    int error = map_memory(store);  /* before a file is made */
+    if (error != 0)
+        (void)refuse_store(store, path, error);
+    else
+        error = depot_open(node, path, &depot, options->opening, &store->depot);
     if (error != 0) {
         free_store(store);
         return error;
     }
     atomic_store(&store->flush_when_ns, depot_flush_when(store->depot));
     store->whole_bytes_max = tarn_depot_whole_bytes_max(store->depot);
-    if (depot_is_cache(store->depot)) {
-        base_error(&node->log, "cannot open an ordered store",
-                   "path=%s reason=\"it is a cache, which evicts records\"", path);
-        error = -EINVAL;
-    }
-    if (error == 0)
-        error = map_memory(store);
-    if (error == 0)
-        error = load(store, path, options->opening);
+    error = depot_is_cache(store->depot) ? -EINVAL : load(store, options->opening);
     if (error != 0) {
+        (void)refuse_store(store, path, error);
         (void)tree_store_close(store);
         return error;
     }
