@@ -592,8 +592,9 @@ static int run_load(const void *parsed, const char *const *words, size_t count)
     if (is_file && open_input(name, &input) != CLI_OK)
         return CLI_FAILED;
     int status = cli_store_open(words[0], &depot_options, &opened);
-    if (status == CLI_OK && opened.depot == NULL && is_for_files(options))
-        status = cli_store_close(&opened, cli_usage("--size and --mode are for file:PATH"));
+    if (status == CLI_OK && !opened.has_file && is_for_files(options))
+        status =
+            cli_store_close(&opened, cli_usage("--size and --mode are for file:PATH and tree:path=PATH"));
     else if (status == CLI_OK)
         status = cli_store_close(&opened, load_store(&opened, name, input, options));
     if (is_file)

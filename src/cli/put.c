@@ -165,8 +165,9 @@ static int run_put(const void *parsed, const char *const *words, size_t count)
         status = cli_store_open(words[0], &depot_options, &store);
     if (status != CLI_OK)
         return status;
-    if (store.depot == NULL && is_for_files(options))
-        return cli_store_close(&store, cli_usage("--size, --mode and --over-provisioning are for file:PATH"));
+    if (!store.has_file && is_for_files(options))
+        return cli_store_close(
+            &store, cli_usage("--size, --mode and --over-provisioning are for file:PATH and tree:path=PATH"));
     const char *value = count == 3 ? words[2] : "-";
     const struct tarn_put_options put_options = options_of(&store, options);
     status = strcmp(value, "-") == 0 ? put_input(&store, words[1], &put_options)

@@ -5,7 +5,7 @@
 #include "kv/kv.h"
 #include <errno.h>
 
-static const char file_scheme[] = "file:";
+static const char file_scheme[] = "file:", tree_scheme[] = "tree:";
 
 static int fail(const char *what, int error)
 {
@@ -21,7 +21,8 @@ static bool has_scheme(const char *url)
 
 static bool names_server(const char *url)
 {
-    return has_scheme(url) && strncmp(url, file_scheme, sizeof(file_scheme) - 1) != 0;
+    return has_scheme(url) && strncmp(url, file_scheme, sizeof(file_scheme) - 1) != 0 &&
+           strncmp(url, tree_scheme, sizeof(tree_scheme) - 1) != 0;
 }
 
 int cli_store_path(const char *url, const char **ret_path)
@@ -92,6 +93,7 @@ static int open_store(const char *url, const struct tarn_depot_options *options,
     }
     tarn_kv_info(store.kv, &store.info);
     store.depot = kv_depot_of(store.kv);
+    store.has_file = (store.info.abilities & (TARN_KV_DURABLE | TARN_KV_REMOTE)) == TARN_KV_DURABLE;
     *ret_store = store;
     return CLI_OK;
 }

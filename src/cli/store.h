@@ -11,6 +11,7 @@ struct cli_store {
     struct tarn_kv *kv; /* NULL: it is shut */
     struct tarn_kv_info info;
     struct tarn_depot *depot; /* NULL: it is none of this process */
+    bool has_file;            /* it is a depot of this process, or has one */
 };
 
 /**
