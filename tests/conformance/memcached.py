@@ -220,9 +220,9 @@ def main():
         ours = Memcached(*STEADY) if "--itself" in options else Tarn(sys.argv[1], f"{folder}/store", "--mode=device", size="512M")
         with ours:
             comparison = Comparison(ours.address, memcached.address, [] if "--itself" in options else [*DIFFERENCES, KEY_FORMS], "--all" in options)
-            step = 16 if serving.CACHE else 8 if "-sanitized" in sys.argv else 1
+            step = 16 if serving.CACHE or serving.TREE else 8 if "-sanitized" in sys.argv else 1
             tests = list(comparisons(comparison, only, step, seed))
-            if not only and not serving.CACHE:
+            if not only and not serving.CACHE and not serving.TREE:
                 tests += [named("cut anywhere", lambda: cut_anywhere(ours.address)), named("cut once", lambda: cut_once(ours.address))]
             if not only and step == 1:
                 tests.append(named("no difference is stale", lambda: no_difference_is_stale(comparison)))
