@@ -13,7 +13,7 @@
  *                                    one with the most free memory. A master is named as in tarn space, unix:PATH or
  *                                    tarn://HOST:PORT, or without these; the fabric is shm: for paths, else tcp:, if none is said
  *   tree:path=PATH[,memory=SIZE]     an ordered store: all records in memory, and each change in a depot on PATH, as file: has
- *                                    it, with "\\," between several. SIZE is the most memory that it takes, 8M or more; if none is
+ *                                    it, with "\," between several. SIZE is the most memory that it takes, 8M or more; if none is
  *                                    said what the node may take. Keys have at most 1,024 bytes
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
  *   unix:PATH/STORE                  a store of a server on this machine, by its socket PATH, over the fabric's shm

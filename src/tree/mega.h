@@ -15,7 +15,7 @@
 
 struct tree_mega_options {
     struct base_account *account;      /* which pays for what the owner has beside the region */
-    struct tarn_fabric_region *memory; /* the region's; at most 4 GiB */
+    struct tarn_fabric_region *memory; /* the region's */
     uint32_t region;                   /* its number, not 0 */
     uint32_t unit_bytes;               /* 0: TREE_NODE_BYTES */
     uint64_t bytes;                    /* of the memory that it takes until tree_mega_grow(); 0: all */
@@ -37,7 +37,7 @@ struct tree_mega;
 /**
  * Make an empty meganode in a region, whatever is there.
  *
- * @return 0; -EINVAL (unit_bytes is no power of two from TREE_NODE_BYTES_MIN to _MAX, or there are fewer than 64 units); -ENOMEM
+ * @return 0; -EINVAL (unit_bytes is no power of two from TREE_NODE_BYTES_MIN to _MAX, or there are fewer than 64 units, or more than a pointer can tell); -ENOMEM
  */
 base_must_check int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **ret_mega);
 

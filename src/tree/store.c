@@ -9,7 +9,6 @@
 #define NODE_REGION 1u
 #define ROOM_MAX    (UINT64_C(64) << 30) /* of nodes, and of extents */
 #define STEP_BYTES  (UINT64_C(4) << 20)  /* in which memory is charged, and nodes get more */
-#define MEMORY_MIN  (2 * STEP_BYTES)
 
 /* ---- memory --------------------------------------------------------------------------------------- */
 
@@ -75,18 +74,19 @@ int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tre
 
 /* ---- all records ---------------------------------------------------------------------------------- */
 
-/* Carry out an order, or note one for later. @param due_ns  of an order that has come; 0: a new one */
-static int flush_records(struct tree_store *store, uint64_t when_ns, uint64_t due_ns)
+/* Carry out an order, or note one for later. @param is_due  it was noted, and has come */
+static int flush_records(struct tree_store *store, uint64_t when_ns, bool is_due)
 {
     int error = 0;
     for (uint32_t i = 0; i < KEY_LOCKS; i++) /* so that no change is on its way */
         task_mutex_lock_firmly(&store->key_locks[i]);
-    if (due_ns == 0 || atomic_load(&store->flush_when_ns) == due_ns) {
+    if (!is_due || atomic_load(&store->flush_when_ns) == when_ns) { /* else others were faster */
         const bool is_later = when_ns > task_wall(store->node);
         error = tarn_depot_flush_all(store->depot, when_ns);
-        if (error == 0 || due_ns != 0) /* the depot has noted an order that has come */
+        const bool is_noted = error == 0 || is_due; /* by the depot, durably */
+        if (is_noted)
             atomic_store(&store->flush_when_ns, is_later ? when_ns : 0);
-        if (!is_later && (error == 0 || due_ns != 0)) {
+        if (is_noted && !is_later) {
             tree_store_lock(store);
             tree_mega_clear(store->mega);
             tree_extents_clear(store->extents);
@@ -101,14 +101,14 @@ static int flush_records(struct tree_store *store, uint64_t when_ns, uint64_t du
 
 int tree_store_flush(struct tree_store *store, uint64_t when_ns)
 {
-    return flush_records(store, when_ns, 0);
+    return flush_records(store, when_ns, false);
 }
 
 void tree_store_flush_if_due(struct tree_store *store)
 {
     const uint64_t when_ns = atomic_load_explicit(&store->flush_when_ns, memory_order_acquire);
     if (base_unlikely(when_ns != 0) && task_wall(store->node) >= when_ns)
-        (void)flush_records(store, when_ns, when_ns);
+        (void)flush_records(store, when_ns, true);
 }
 
 /* ---- opening -------------------------------------------------------------------------------------- */
@@ -158,7 +158,8 @@ static int load_record(void *arg, const void *key_bytes, size_t key_len, const v
     if (error == 0)
         error = tree_store_put_key(store, key, tree_store_seal(store, record, record, info->value_bytes),
                                    &before);
-    if (loading->opening != NULL && loading->opening->progress != NULL && ++loading->done % 1024 == 0)
+    loading->done++;
+    if (loading->opening != NULL && loading->opening->progress != NULL && loading->done % 1024 == 0)
         loading->opening->progress(loading->opening->progress_arg, "ordering records", "records",
                                    loading->done, base_max(loading->done, loading->all));
     return error;
@@ -237,7 +238,7 @@ static struct tree_store *make_store(struct tarn_node *node, uint64_t memory_byt
         return NULL;
     store->node = node;
     store->memory_bytes = memory_bytes == 0 ? base_account_left(&node->memory) : memory_bytes;
-    store->memory_bytes = base_min(base_max(store->memory_bytes, MEMORY_MIN), ROOM_MAX);
+    store->memory_bytes = base_min(base_max(store->memory_bytes, TREE_STORE_BYTES_MIN), ROOM_MAX);
     store->room_bytes = base_align_up(store->memory_bytes, STEP_BYTES);
     init_lock(&store->lock);
     for (uint32_t i = 0; i < KEY_LOCKS; i++)
@@ -255,6 +256,7 @@ int tree_store_open(struct tarn_node *node, const char *path, const struct tree_
     if (options->depot != NULL)
         depot = *options->depot;
     depot.hot_bytes = TARN_HOT_OFF; /* all records are in memory here */
+    depot.serve_damaged = false;    /* of a key that is missing nobody could tell that it may be lost */
     int error = map_memory(store);  /* before a file is made */
     if (error != 0)
         (void)refuse_store(store, path, error);
@@ -265,7 +267,6 @@ int tree_store_open(struct tarn_node *node, const char *path, const struct tree_
         return error;
     }
     atomic_store(&store->flush_when_ns, depot_flush_when(store->depot));
-    store->whole_bytes_max = tarn_depot_whole_bytes_max(store->depot);
     error = depot_is_cache(store->depot) ? -EINVAL : load(store, options->opening);
     if (error != 0) {
         (void)refuse_store(store, path, error);
@@ -292,7 +293,7 @@ uint64_t tree_store_value_bytes_max(const struct tree_store *store)
 
 uint64_t tree_store_whole_bytes_max(const struct tree_store *store)
 {
-    return store->whole_bytes_max;
+    return tarn_depot_whole_bytes_max(store->depot);
 }
 
 void tree_store_stats(struct tree_store *store, struct tree_store_stats *ret_stats)
@@ -303,8 +304,7 @@ void tree_store_stats(struct tree_store *store, struct tree_store_stats *ret_sta
     *ret_stats = (struct tree_store_stats){.records = mega.keys,
                                            .record_bytes = tree_extents_used(store->extents),
                                            .node_bytes = mega.units_used * (uint64_t)TREE_NODE_BYTES,
-                                           .memory_bytes = store->memory_bytes,
-                                           .levels = mega.levels};
+                                           .memory_bytes = store->memory_bytes};
     tree_store_unlock(store);
     ret_stats->expired = atomic_load_explicit(&store->expired, memory_order_relaxed);
     ret_stats->reclaimed = atomic_load_explicit(&store->reclaimed, memory_order_relaxed);

@@ -14,6 +14,8 @@
 #include "tree/node.h"
 #include <tarn/depot.h>
 
+#define TREE_STORE_BYTES_MIN (UINT64_C(8) << 20) /* the least memory that one takes */
+
 struct depot_opening;
 struct tree_store;
 
@@ -104,7 +106,6 @@ struct tree_store_stats {
     uint64_t memory_bytes; /* the most for both */
     uint64_t expired;      /* gets that met a record that had expired */
     uint64_t reclaimed;    /* records that were removed because they had expired */
-    uint32_t levels;
 };
 
 /** Tell what there is. */

@@ -171,7 +171,7 @@ static int copy_row(void *arg, struct tree_key key, struct tree_value value)
     if (!tree_record_is_visible(record, batch->now_ns) ||
         (batch->met != NULL && tree_key_compare(*batch->met, key) == 0))
         return 0;
-    const bool is_whole = value.bytes <= batch->store->whole_bytes_max;
+    const bool is_whole = value.bytes <= tree_store_whole_bytes_max(batch->store);
     const uint64_t bytes =
         base_align_up(sizeof(struct row) + key.count + (is_whole ? value.bytes : 0), _Alignof(struct row));
     if (batch->left == 0 || bytes > batch->room - batch->used) {

@@ -27,7 +27,6 @@ struct tree_store {
     struct tarn_depot *depot;
     uint64_t memory_bytes,
         room_bytes; /* the most that is taken; the addresses that nodes have, and extents */
-    uint64_t whole_bytes_max;
     struct task_mutex key_locks[KEY_LOCKS];
     struct base_log_limit full_limit; /* how often it is said that there is no room */
     _Atomic uint64_t flush_when_ns;   /* civil time at which all records go; 0: no order is pending */

@@ -15,13 +15,15 @@ struct fixture {
     struct tarn_node *node;
     struct tree_store *store;
     uint64_t memory_bytes;
+    bool serve_damaged;
     struct base_random random;
     uint8_t got[VALUE_MAX], value[VALUE_MAX];
 };
 
 static int try_open(struct fixture *fixture)
 {
-    const struct tarn_depot_options depot = {.create_bytes = DRIVE_BYTES, .mode = TARN_MODE_POWER};
+    const struct tarn_depot_options depot = {
+        .create_bytes = DRIVE_BYTES, .mode = TARN_MODE_POWER, .serve_damaged = fixture->serve_damaged};
     fixture->node = testing_node(&fixture->drive, &fixture->clock);
     int error =
         tree_store_open(fixture->node, "store",
@@ -414,6 +416,40 @@ static void what_fails_is_not_shown(void **state)
     close_fixture(fixture);
 }
 
+/* Where acknowledged records are missing of which nobody can tell the keys, a key that is not found may be one of them: no
+ * tree is made of that, though a depot may be served so. */
+static void what_may_be_lost_is_refused(void **state)
+{
+    struct fixture *fixture = open_fixture(0);
+    const struct tarn_depot_options serving = {.mode = TARN_MODE_POWER, .serve_damaged = true};
+    struct tarn_depot *depot;
+    char key[16];
+    (void)state;
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(
+            put_text(fixture, (snprintf(key, sizeof(key), "%u", i), key), i == 10 ? "is lost" : "kept", NULL),
+            0);
+    struct testing_drive copy = testing_drive_copy(&fixture->drive);
+    end_store(fixture);
+    testing_drive_free(&fixture->drive);
+    fixture->drive = copy;
+    uint8_t *lost = memmem(copy.bytes, copy.size, "is lost", 7);
+    assert_non_null(lost);
+    const uint64_t block = base_align_down((uint64_t)(lost - copy.bytes), (uint64_t)4096);
+    uint8_t *end = memmem(copy.bytes + block, 4096, "Grup", 4);
+    assert_non_null(end);
+    *lost ^= 1;
+    *end ^= 1;
+    fixture->serve_damaged = true;
+    assert_int_equal(try_open(fixture), -EUCLEAN);
+    fixture->node = testing_node(&fixture->drive, &fixture->clock);
+    assert_int_equal(tarn_depot_open(fixture->node, "store", &serving, &depot), 0);
+    assert_int_equal(tarn_depot_close(depot), 0);
+    task_node_close(fixture->node);
+    testing_drive_free(&fixture->drive);
+    free(fixture);
+}
+
 static void what_cannot_be_a_tree_is_refused(void **state)
 {
     struct fixture *fixture = open_fixture(0);
@@ -522,6 +558,7 @@ int main(void)
                                        cmocka_unit_test(what_has_expired_makes_room),
                                        cmocka_unit_test(a_flush_comes_when_it_is_due),
                                        cmocka_unit_test(what_fails_is_not_shown),
+                                       cmocka_unit_test(what_may_be_lost_is_refused),
                                        cmocka_unit_test(what_cannot_be_a_tree_is_refused),
                                        cmocka_unit_test(threads_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
