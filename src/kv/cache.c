@@ -321,6 +321,7 @@ static const struct kv_operations operations = {.get = cache_store_get,
                                                 .update = cache_store_update,
                                                 .touch = cache_store_touch,
                                                 .flush = cache_store_flush,
+                                                .shows_under_lock = true,
                                                 .get_each = get_each,
                                                 .stats = cache_store_stats};
 

@@ -120,7 +120,7 @@ bool kv_is_local(const struct tarn_kv *kv)
 
 bool kv_shows_under_lock(const struct tarn_kv *kv)
 {
-    return kv_cache_of(kv) != NULL || kv_is_tree(kv);
+    return kv->operations->shows_under_lock;
 }
 
 uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len)

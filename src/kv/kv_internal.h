@@ -14,7 +14,6 @@
 #define KV_SERVERS_MAX    64
 #define KV_MASTERS_ROOM   1024
 #define KV_HASH_BYTES_MIN (UINT64_C(1) << 20)
-#define KV_TREE_BYTES_MIN (UINT64_C(8) << 20)
 
 /*
  * The operations of a kind of store, each as the function of <tarn/kv.h> of that name. The caller has checked that keys
@@ -46,6 +45,7 @@ struct kv_operations {
     size_t (*get_each)(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
                        kv_get_function *visit, void *arg); /* keys: the store's to check */
     void (*stats)(const struct tarn_kv *kv, struct kv_stats *ret_stats);
+    bool shows_under_lock;             /* kv_shows_under_lock() */
     void (*leave)(struct tarn_kv *kv); /* NULL: a scheduler's tasks leave nothing behind on it */
 };
 
@@ -115,9 +115,6 @@ base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *u
 /** Open a store of hash:OPTIONS. @return as tarn_kv_open(). Yields. */
 base_must_check int kv_hash_open(struct tarn_node *node, const struct kv_url *url,
                                  const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
-
-/** Whether a store is an ordered one of this process. */
-bool kv_is_tree(const struct tarn_kv *kv);
 
 /** The cache of a store, which knows the partition of each key; NULL: it is no cache. */
 const struct cache *kv_cache_of(const struct tarn_kv *kv);

@@ -20,7 +20,6 @@ struct kv_scan {
     uint32_t users; /* number of requests that use the scan now */
     uint32_t worker;
     uint16_t store;
-    uint32_t value_room;
     struct task_group group; /* joins the scan's task */
     struct task_mutex mutex; /* held by the request that asks; protects the fields below */
     struct task_semaphore ready, wanted;
@@ -29,8 +28,7 @@ struct kv_scan {
     _Atomic bool is_abandoned;
     bool is_over; /* the task uses this and the fields below, until it posts `ready` */
     int outcome;
-    struct kv_page head;
-    uint32_t bytes, room;
+    struct kv_filling filling;
     uint8_t page[];
 };
 
@@ -46,26 +44,17 @@ static int visit_record(void *arg, const void *key, size_t key_len, const void *
                         const struct tarn_record_info *info)
 {
     struct kv_scan *scan = arg;
-    struct kv_item item = {.key = key,
-                           .key_len = (uint16_t)key_len,
-                           .value = value,
-                           .is_shown = value != NULL && info->value_bytes <= scan->value_room,
-                           .info = *info};
     if (scan->is_abandoned)
         return -ECANCELED;
-    item.bytes = item.is_shown ? info->value_bytes : 0;
-    const uint32_t bytes = (uint32_t)(KV_ITEM_BYTES + key_len + item.bytes);
-    if (bytes > scan->room - scan->bytes) {
-        task_semaphore_post(&scan->ready);
-        wait_firmly(&scan->wanted);
-        if (scan->is_abandoned)
-            return -ECANCELED;
-        scan->bytes = KV_PAGE_BYTES;
-        scan->head.count = 0;
-    }
-    kv_scanned_save(&item, scan->page + scan->bytes);
-    scan->bytes += bytes;
-    scan->head.count++;
+    if (kv_filling_add(&scan->filling, key, key_len, value, info))
+        return 0;
+    task_semaphore_post(&scan->ready);
+    wait_firmly(&scan->wanted);
+    if (scan->is_abandoned)
+        return -ECANCELED;
+    kv_filling_empty(&scan->filling);
+    const bool fits = kv_filling_add(&scan->filling, key, key_len, value, info);
+    base_assert(fits); /* begin_scan() has seen to it */
     return 0;
 }
 
@@ -75,7 +64,7 @@ static void run_scan(void *arg)
     scan->outcome = tarn_kv_scan(scan->kv, visit_record, scan);
     scan->is_over = true;
     if (scan->outcome == 0)
-        scan->head.scan = 0;
+        scan->filling.head.scan = 0;
     task_semaphore_post(&scan->ready);
 }
 
@@ -83,7 +72,7 @@ static void run_scan(void *arg)
 
 static void free_scan(struct kv_scan *scan)
 {
-    base_free(&scan->node->memory, scan, sizeof(*scan) + scan->room);
+    base_free(&scan->node->memory, scan, sizeof(*scan) + scan->filling.room);
 }
 
 /* End a scan that is in no list any more. */
@@ -182,17 +171,17 @@ static struct kv_scan *make_scan(struct kv_server *server, uint32_t worker, cons
     struct kv_scan *scan = base_alloc(&server->node->memory, sizeof(*scan) + room);
     if (scan == NULL)
         return NULL;
-    *scan = (struct kv_scan){.node = server->node,
-                             .kv = server->stores[request->store].kv,
-                             .worker = worker,
-                             .store = request->store,
-                             .value_room = request->value_room,
-                             .users = 1,
-                             .bytes = KV_PAGE_BYTES,
-                             .room = room};
+    *scan =
+        (struct kv_scan){.node = server->node,
+                         .kv = server->stores[request->store].kv,
+                         .worker = worker,
+                         .store = request->store,
+                         .users = 1,
+                         .filling = {.page = scan->page, .room = room, .value_room = request->value_room}};
+    kv_filling_empty(&scan->filling);
     while (scan->id == 0)
         scan->id = task_rng(server->node);
-    scan->head.scan = scan->id;
+    scan->filling.head.scan = scan->id;
     task_group_init(&scan->group);
     task_mutex_init(&scan->mutex);
     task_semaphore_init(&scan->ready, 0);
@@ -205,7 +194,7 @@ static int begin_scan(struct kv_server *server, uint32_t worker, const struct kv
                       uint32_t room, struct kv_scan **ret_scan)
 {
     room = base_min(room, KV_SCAN_BYTES_MAX);
-    if ((uint64_t)KV_PAGE_BYTES + KV_ITEM_BYTES + TARN_KEY_BYTES_MAX + request->value_room > room)
+    if (!kv_page_has_room(room, request->value_room))
         return -EMSGSIZE;
     if ((server->stores[request->store].kv->info.abilities & TARN_KV_SCANS) == 0)
         return -EOPNOTSUPP;
@@ -268,7 +257,7 @@ static int await_page(struct kv_scan *scan, uint32_t number, uint64_t deadline_n
     if (number == scan->number + 1 && scan->is_ready && (!scan->is_over || scan->outcome != 0)) {
         scan->number = number;
         if (scan->is_over) { /* the page behind the last records; of a failed scan it has the error */
-            scan->head.count = 0;
+            scan->filling.head.count = 0;
         } else {
             scan->is_ready = false;
             task_semaphore_post(&scan->wanted);
@@ -282,7 +271,7 @@ static int await_page(struct kv_scan *scan, uint32_t number, uint64_t deadline_n
             return error;
         scan->is_ready = true;
     }
-    return scan->is_over && scan->outcome != 0 && scan->head.count == 0 ? scan->outcome : 0;
+    return scan->is_over && scan->outcome != 0 && scan->filling.head.count == 0 ? scan->outcome : 0;
 }
 
 static int take_page(struct kv_scan *scan, const struct kv_request *request,
@@ -292,14 +281,14 @@ static int take_page(struct kv_scan *scan, const struct kv_request *request,
     if (error != 0)
         return error;
     error = await_page(scan, request->amount, exchange->deadline_ns);
-    if (error == 0 && scan->bytes > exchange->room)
+    if (error == 0 && scan->filling.bytes > exchange->room)
         error = -EMSGSIZE;
     if (error == 0) {
-        kv_page_save(&scan->head, scan->page);
-        memcpy(exchange->result, scan->page, scan->bytes);
-        exchange->result_bytes = scan->bytes;
+        kv_page_save(&scan->filling.head, scan->page);
+        memcpy(exchange->result, scan->page, scan->filling.bytes);
+        exchange->result_bytes = scan->filling.bytes;
     }
-    *ret_last = scan->is_ready && scan->is_over && (scan->outcome == 0 || scan->head.count == 0);
+    *ret_last = scan->is_ready && scan->is_over && (scan->outcome == 0 || scan->filling.head.count == 0);
     task_mutex_unlock(&scan->mutex);
     return error;
 }

@@ -128,56 +128,47 @@ static int answer_put(struct kv_store *store, const struct kv_request *request,
 }
 
 /* A page of a range as it is filled. */
-struct filling {
+struct range_page {
     const struct kv_request *request;
-    uint8_t *page;
-    uint32_t bytes, room;
-    struct kv_page head;
+    struct kv_filling filling;
 };
 
 static int fill_page(void *arg, const void *key, size_t key_len, const void *value,
                      const struct tarn_record_info *info)
 {
-    struct filling *filling = arg;
-    const struct kv_request *request = filling->request;
+    struct range_page *page = arg;
+    const struct kv_request *request = page->request;
+    struct kv_filling *filling = &page->filling;
     if (request->after && key_len == request->key_len && memcmp(key, request->key, key_len) == 0)
         return 0;
-    struct kv_item item = {.key = key,
-                           .key_len = (uint16_t)key_len,
-                           .value = value,
-                           .is_shown = value != NULL && info->value_bytes <= request->value_room,
-                           .info = *info};
-    item.bytes = item.is_shown ? info->value_bytes : 0;
-    const uint64_t bytes = KV_ITEM_BYTES + key_len + item.bytes;
-    if (filling->head.count == request->records || bytes > filling->room - filling->bytes) {
-        filling->head.scan = 1;
-        return 1;
-    }
-    kv_scanned_save(&item, filling->page + filling->bytes);
-    filling->bytes += (uint32_t)bytes;
-    filling->head.count++;
-    return 0;
+    if (filling->head.count < request->records && kv_filling_add(filling, key, key_len, value, info))
+        return 0;
+    filling->head.scan = 1; /* there are further ones */
+    return 1;
 }
 
 static int answer_range(struct kv_store *store, const struct kv_request *request,
                         struct tarn_rpc_request *exchange)
 {
-    struct filling filling = {.request = request,
-                              .page = exchange->result,
-                              .bytes = KV_PAGE_BYTES,
-                              .room = base_min(exchange->room, KV_SCAN_BYTES_MAX)};
+    struct range_page page = {.request = request,
+                              .filling = {.page = exchange->result,
+                                          .room = base_min(exchange->room, KV_SCAN_BYTES_MAX),
+                                          .value_room = request->value_room}};
+    /* beside those that are wanted: the one where it begins, and one that tells that there are more */
     const struct tarn_kv_range range = {.from = request->key,
                                         .from_len = request->key_len,
                                         .below = request->value,
                                         .below_len = request->amount,
-                                        .reverse = request->reverse};
-    if ((uint64_t)KV_PAGE_BYTES + KV_ITEM_BYTES + TARN_KEY_BYTES_MAX + request->value_room > filling.room)
+                                        .reverse = request->reverse,
+                                        .limit = (uint64_t)request->records + request->after + 1};
+    if (!kv_page_has_room(page.filling.room, request->value_room))
         return -EMSGSIZE;
-    int error = tarn_kv_range(store->kv, &range, fill_page, &filling);
+    kv_filling_empty(&page.filling);
+    int error = tarn_kv_range(store->kv, &range, fill_page, &page);
     if (error < 0)
         return error;
-    kv_page_save(&filling.head, filling.page);
-    exchange->result_bytes = filling.bytes;
+    kv_page_save(&page.filling.head, page.filling.page);
+    exchange->result_bytes = page.filling.bytes;
     return 0;
 }
 

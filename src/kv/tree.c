@@ -150,13 +150,9 @@ static const struct kv_operations operations = {.get = tree_kv_get,
                                                 .update = tree_kv_update,
                                                 .touch = tree_kv_touch,
                                                 .flush = tree_kv_flush,
+                                                .shows_under_lock = true,
                                                 .get_each = get_each,
                                                 .stats = tree_kv_stats};
-
-bool kv_is_tree(const struct tarn_kv *kv)
-{
-    return kv->operations == &operations;
-}
 
 int kv_open_tree(struct tarn_node *node, const char *path, uint64_t memory_bytes,
                  const struct tarn_depot_options *options, const struct depot_opening *opening,

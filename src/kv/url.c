@@ -1,6 +1,7 @@
 /* URLs of stores: their kinds, their parts, and the faults that a URL can have. kv.c opens the store. */
 #include "hash/hash.h"
 #include "kv/kv_internal.h"
+#include "tree/store.h"
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -118,7 +119,7 @@ static const char *read_tree(const char *text, struct kv_url *url)
                                      "an ordered store is named as tree:path=PATH[,memory=SIZE]", url);
     if (wrong == NULL && url->tree_path[0] == '\0')
         wrong = "say where the ordered store remembers its records: tree:path=PATH";
-    if (wrong == NULL && url->memory_bytes != 0 && url->memory_bytes < KV_TREE_BYTES_MIN)
+    if (wrong == NULL && url->memory_bytes != 0 && url->memory_bytes < TREE_STORE_BYTES_MIN)
         wrong = "an ordered store takes 8M of memory, or more";
     return wrong;
 }

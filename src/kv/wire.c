@@ -289,6 +289,24 @@ void kv_scanned_save(const struct kv_item *item, uint8_t *to)
     copy_bytes(to + KV_ITEM_BYTES + item->key_len, item->value, item->bytes);
 }
 
+bool kv_filling_add(struct kv_filling *filling, const void *key, size_t key_len, const void *value,
+                    const struct tarn_record_info *info)
+{
+    struct kv_item item = {.key = key,
+                           .key_len = (uint16_t)key_len,
+                           .value = value,
+                           .is_shown = value != NULL && info->value_bytes <= filling->value_room,
+                           .info = *info};
+    item.bytes = item.is_shown ? info->value_bytes : 0;
+    const uint64_t bytes = KV_ITEM_BYTES + key_len + item.bytes;
+    if (bytes > filling->room - filling->bytes)
+        return false;
+    kv_scanned_save(&item, filling->page + filling->bytes);
+    filling->bytes += (uint32_t)bytes;
+    filling->head.count++;
+    return true;
+}
+
 size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item)
 {
     if (count < KV_ITEM_BYTES)

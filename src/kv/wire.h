@@ -113,6 +113,32 @@ struct kv_page {
     uint32_t count;
 };
 
+/* A page that is filled record by record. */
+struct kv_filling {
+    uint8_t *page;
+    uint32_t room; /* bytes of the page, at most */
+    uint32_t bytes;
+    uint32_t value_room; /* the longest value that is shown */
+    struct kv_page head;
+};
+
+/** Empty a page, of which the head's `scan` stays. */
+static inline void kv_filling_empty(struct kv_filling *filling)
+{
+    filling->bytes = KV_PAGE_BYTES;
+    filling->head.count = 0;
+}
+
+/** Whether a page has room for any one record whose value is shown. */
+static inline bool kv_page_has_room(uint32_t room, uint32_t value_room)
+{
+    return (uint64_t)KV_PAGE_BYTES + KV_ITEM_BYTES + TARN_KEY_BYTES_MAX + value_room <= room;
+}
+
+/** Add a record to a page. @param value  NULL: it cannot be shown @return false: there is no room for it */
+bool kv_filling_add(struct kv_filling *filling, const void *key, size_t key_len, const void *value,
+                    const struct tarn_record_info *info);
+
 /** Write the beginning of a page. @param to  room for KV_PAGE_BYTES */
 void kv_page_save(const struct kv_page *page, uint8_t *to);
 
