@@ -63,6 +63,9 @@ base_must_check int serve_store_read(const char *text, struct serve_store_option
 /** The number of stores that the options name, that of --data included. */
 uint32_t serve_stores_named(const struct serve_options *options);
 
+/** Whether a store is a cache, in memory or on a drive, and evicts. */
+bool serve_evicts(const struct serve_options *options, const struct serve_store_options *store);
+
 /** Read a store of the options; that of --data is the first. @return as serve_store_read() */
 base_must_check int serve_store_at(const struct serve_options *options, uint32_t place,
                                    struct serve_store_options *ret_store, char *error, size_t room);

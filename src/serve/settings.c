@@ -556,8 +556,7 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         if (result != 0)
             return result;
         depots += store.kind == SERVE_DEPOT ? 1 : 0;
-        if (options->disable_evictions &&
-            (store.kind == SERVE_CACHE || (options->cache && store.kind == SERVE_DEPOT)))
+        if (options->disable_evictions && serve_evicts(options, &store))
             return base_settings_fail(
                 error, room,
                 "-M, --disable-evictions: the store %s is a cache, which evicts what was not used: "

@@ -64,7 +64,7 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
     dump_number(visit, visit_arg, "tcpport", port_of(store));
     dump_number(visit, visit_arg, "udpport", 0);
     visit(visit_arg, "domain_socket", path == NULL ? "" : path);
-    visit(visit_arg, "evictions", options->cache || store->options.kind == SERVE_CACHE ? "on" : "off");
+    visit(visit_arg, "evictions", serve_evicts(options, &store->options) ? "on" : "off");
     dump_number(visit, visit_arg, "num_threads", serve->lane_count);
     dump_number(visit, visit_arg, "item_size_max", options->item_bytes_max);
     visit(visit_arg, "cas_enabled", "yes");

@@ -50,14 +50,20 @@ static void tell_progress(void *arg, const char *what, const char *unit, uint64_
         hooks->progress(hooks->progress_arg, store->options.name, what, unit, done, all);
 }
 
+/* The size that was asked for, of a new file; 0: nobody has asked. */
+static uint64_t asked_bytes(const struct serve_store *store)
+{
+    return store->options.size_bytes != 0 ? store->options.size_bytes : store->serve->options->size_bytes;
+}
+
 /* How the depot of a store is opened: one that is a store, or that of a tree. */
 static struct tarn_depot_options depot_options(const struct serve_store *store)
 {
     const struct serve_options *options = store->serve->options;
-    const uint64_t asked = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes;
+    const uint64_t asked = asked_bytes(store);
     return (struct tarn_depot_options){.create_bytes = asked != 0 ? asked : SIZE_USUAL,
                                        .mode = serve_mode(options),
-                                       .cache = options->cache && store->options.kind == SERVE_DEPOT,
+                                       .cache = serve_evicts(options, &store->options),
                                        .serve_damaged = options->damaged != 0,
                                        .scrub_rate_bytes = options->scrub_rate_bytes,
                                        .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
@@ -75,7 +81,7 @@ static struct depot_opening depot_opening(struct serve_store *store)
     const struct serve_options *options = store->serve->options;
     return (struct depot_opening){.direct = options->direct,
                                   .lock_wait_ns = LOCK_WAIT_NS,
-                                  .size_unasked = store->options.size_bytes == 0 && options->size_bytes == 0,
+                                  .size_unasked = asked_bytes(store) == 0,
                                   .progress = tell_progress,
                                   .progress_arg = store};
 }

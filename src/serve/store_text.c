@@ -215,6 +215,11 @@ static bool has_default(const struct serve_options *options)
     return has_data(options) || options->memory_limit_mib != 0;
 }
 
+bool serve_evicts(const struct serve_options *options, const struct serve_store_options *store)
+{
+    return store->kind == SERVE_CACHE || (options->cache && store->kind == SERVE_DEPOT);
+}
+
 uint32_t serve_stores_named(const struct serve_options *options)
 {
     return (uint32_t)(options->stores.count + (has_default(options) ? 1 : 0));
