@@ -624,29 +624,6 @@ static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kin
     sim_depot_release(client, bytes);
 }
 
-struct update {
-    struct sim_depot_client *client;
-    uint32_t number;
-    struct sim_oracle_op decided;
-};
-
-static int decide(void *arg, const struct tarn_record_info *old, const void *value,
-                  struct tarn_update *update)
-{
-    struct update *own = arg;
-    struct sim_depot_client *client = own->client;
-    if (old != NULL && (update->expiry_ns != old->expiry_ns || update->client_flags != old->client_flags))
-        sim_fail(client->shared->world, "an update of key %" PRIu64 " was told another expiry or other flags",
-                 own->decided.key);
-    sim_oracle_decide(&client->shared->oracle, own->number, old, value, &own->decided);
-    update->remove = own->decided.answer == SIM_REMOVE;
-    update->value = client->value;
-    update->value_len = own->decided.value_bytes;
-    update->expiry_ns = own->decided.expiry_ns;
-    update->client_flags = own->number;
-    return own->decided.answer == SIM_REFUSE ? SIM_ORACLE_REFUSED : 0;
-}
-
 static void update(struct sim_depot_client *client, uint64_t key)
 {
     static const enum sim_oracle_answer answers[] = {SIM_STORE, SIM_STORE, SIM_REMOVE, SIM_REFUSE};
@@ -654,14 +631,16 @@ static void update(struct sim_depot_client *client, uint64_t key)
     uint8_t name[KEY_ROOM];
     size_t name_bytes = fill_key(key, name);
     const struct sim_oracle_op op = {.kind = SIM_UPDATE, .key = key};
-    struct update own = {.client = client, .decided = {.key = key, .expiry_ns = draw_expiry(client)}};
+    struct sim_oracle_update own = {.oracle = &shared->oracle,
+                                    .decided = {.key = key, .expiry_ns = draw_expiry(client)},
+                                    .value = client->value};
     own.decided.answer = answers[sim_depot_draw(client, base_array_count(answers))];
     own.decided.value_bytes = draw_value_bytes(client);
     own.number = begin_op(client, &op);
     sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
     uint64_t version = 0;
     sim_depot_reserve(client, own.decided.value_bytes);
-    int error = tarn_depot_update(shared->depot, name, name_bytes, decide, &own, &version);
+    int error = tarn_depot_update(shared->depot, name, name_bytes, sim_oracle_run_update, &own, &version);
     sim_oracle_end(oracle_now(client), tarn_of(client), own.number, error, version);
     if (error != SIM_ORACLE_REFUSED || own.decided.answer != SIM_REFUSE)
         sim_depot_check_error(client, "update", error, false, own.decided.answer == SIM_STORE);

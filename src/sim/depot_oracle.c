@@ -204,6 +204,23 @@ void sim_oracle_decide(struct sim_oracle *oracle, uint32_t number, const struct 
     sim_note(oracle->world, "decided", number, (uint64_t)decided->answer << 32 | op->found);
 }
 
+int sim_oracle_run_update(void *arg, const struct tarn_record_info *old, const void *value,
+                          struct tarn_update *update)
+{
+    struct sim_oracle_update *own = arg;
+    const struct sim_oracle_op *decided = &own->decided;
+    if (old != NULL && (update->expiry_ns != old->expiry_ns || update->client_flags != old->client_flags))
+        sim_fail(own->oracle->world, "an update of key %" PRIu64 " was told another expiry or other flags",
+                 decided->key);
+    sim_oracle_decide(own->oracle, own->number, old, value, decided);
+    update->remove = decided->answer == SIM_REMOVE;
+    update->value = own->value;
+    update->value_len = decided->value_bytes;
+    update->expiry_ns = decided->expiry_ns;
+    update->client_flags = own->number;
+    return decided->answer == SIM_REFUSE ? SIM_ORACLE_REFUSED : 0;
+}
+
 void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns)
 {
     uint64_t now_ns = sim_world_now(oracle->world);

@@ -141,6 +141,18 @@ void sim_oracle_end_unvisited(struct sim_oracle *oracle, struct tarn_node *node,
 void sim_oracle_decide(struct sim_oracle *oracle, uint32_t number, const struct tarn_record_info *info,
                        const void *value, const struct sim_oracle_op *decided);
 
+/* An update that a client has begun, and what it is to decide. */
+struct sim_oracle_update {
+    struct sim_oracle *oracle;
+    uint32_t number;
+    struct sim_oracle_op decided; /* key, answer, and for SIM_STORE value_bytes and expiry_ns */
+    const void *value;            /* decided.value_bytes */
+};
+
+/** Decide so, and tell the oracle: a tarn_update_function, whose argument is the update. */
+int sim_oracle_run_update(void *update, const struct tarn_record_info *old, const void *value,
+                          struct tarn_update *ret_decision);
+
 /** Another operation has returned. @param version  of a put or update that stored, if error is 0 */
 void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
                     uint64_t version);

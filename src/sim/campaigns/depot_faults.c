@@ -1,4 +1,5 @@
 /* What goes wrong in campaign `depot`: its drive, faults, and what comes at a moment. */
+#include "sim/campaigns/campaign_internal.h"
 #include "sim/campaigns/depot.h"
 #include <string.h>
 
@@ -95,7 +96,7 @@ void sim_play_init_events(struct play *play)
 const char *const sim_play_mutations[] = {"flush-ignored", "durable-ignored", "flush-early", "write-dropped",
                                           NULL};
 
-static uint32_t mutation_bits(const char *mutation)
+uint32_t sim_play_mutation_bits(const char *mutation)
 {
     for (uint32_t i = 0; mutation != NULL && sim_play_mutations[i] != NULL; i++) {
         if (strcmp(sim_play_mutations[i], mutation) == 0)
@@ -138,7 +139,7 @@ static void add_disk(struct play *play, uint32_t number, const char *name, uint6
     options.bytes = bytes;
     options.most_bytes = DRIVE_GROWS_TIMES * bytes;
     base_assert(sim_drive_add(play->world, name, &options, &play->shared.disks[number]) == 0);
-    sim_drive_mutate(play->shared.disks[number], mutation_bits(play->mutation));
+    sim_drive_mutate(play->shared.disks[number], sim_play_mutation_bits(play->mutation));
     play->disk_bytes[number] = bytes;
 }
 

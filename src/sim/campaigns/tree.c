@@ -174,40 +174,23 @@ static void touch_or_remove(struct client *client, uint64_t key, bool touches)
     judge_error(client, touches ? "touch" : "delete", error, false);
 }
 
-/* An update, and what it is to decide. */
-struct update {
-    struct client *client;
-    uint32_t number;
-    struct sim_oracle_op decided;
-};
-
-static int decide_value(void *arg, const struct tarn_record_info *old, const void *value,
-                        struct tarn_update *update)
-{
-    struct update *own = arg;
-    sim_oracle_decide(&own->client->play->oracle, own->number, old, value, &own->decided);
-    update->remove = own->decided.answer == SIM_REMOVE;
-    update->value = own->client->value;
-    update->value_len = own->decided.value_bytes;
-    update->expiry_ns = own->decided.expiry_ns;
-    update->client_flags = own->number;
-    return own->decided.answer == SIM_REFUSE ? SIM_ORACLE_REFUSED : 0;
-}
-
 static void update_value(struct client *client, uint64_t key)
 {
     static const enum sim_oracle_answer answers[] = {SIM_STORE, SIM_STORE, SIM_REMOVE, SIM_REFUSE};
     struct play *play = client->play;
     uint8_t buffer[TREE_KEY_MAX];
-    struct update own = {.client = client,
-                         .decided = {.key = key,
-                                     .expiry_ns = draw_expiry(client),
-                                     .answer = answers[draw_below(client, base_array_count(answers))],
-                                     .value_bytes = draw_value_bytes(client)}};
+    struct sim_oracle_update own = {
+        .oracle = &play->oracle,
+        .value = client->value,
+        .decided = {.key = key,
+                    .expiry_ns = draw_expiry(client),
+                    .answer = answers[draw_below(client, base_array_count(answers))],
+                    .value_bytes = draw_value_bytes(client)}};
     own.number = begin_op(client, &(struct sim_oracle_op){.kind = SIM_UPDATE, .key = key});
     uint64_t version = 0;
     sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
-    int error = tree_store_update(play->store, fill_key(play, key, buffer), decide_value, &own, &version);
+    int error =
+        tree_store_update(play->store, fill_key(play, key, buffer), sim_oracle_run_update, &own, &version);
     sim_oracle_end(&play->oracle, tarn_of(client), own.number, error, version);
     judge_error(client, "update", error == SIM_ORACLE_REFUSED ? 0 : error, false);
 }
@@ -441,13 +424,11 @@ static void play_epoch(struct play *play, bool is_last)
     sim_oracle_end_epoch(&play->oracle, wall_ns);
 }
 
-/* What a drive may do wrong, to be found out. */
-static const char *const mutations[] = {"flush-ignored", "write-dropped", NULL};
+/* Of what a drive may do wrong that which matters without checkpoints and flushes of its own. */
+static const char *const mutations[] = {"durable-ignored", "write-dropped", NULL};
 
 static void run_tree(struct sim_world *world, const char *mutation)
 {
-    static const uint32_t bits[] = {SIM_DRIVE_FLUSH_IGNORED | SIM_DRIVE_DURABLE_IGNORED,
-                                    SIM_DRIVE_WRITE_DROPPED};
     struct play play = {
         .world = world, .random = sim_world_random(world), .cut = {.name = "cut is due", .run = note_cut}};
     play.keys = 1 + base_random_below(play.random, KEYS_MAX);
@@ -462,10 +443,7 @@ static void run_tree(struct sim_world *world, const char *mutation)
                                                mutation != NULL || base_random_below(play.random, 4) != 0,
                                            .fua = base_random_below(play.random, 2) == 0};
     base_assert(sim_drive_add(world, "disk", &disk, &play.disk) == 0);
-    for (uint32_t i = 0; mutation != NULL && mutations[i] != NULL; i++) {
-        if (strcmp(mutation, mutations[i]) == 0)
-            sim_drive_mutate(play.disk, bits[i]);
-    }
+    sim_drive_mutate(play.disk, sim_play_mutation_bits(mutation));
     base_assert(sim_oracle_init(&play.oracle, world) == 0);
     for (uint64_t epochs = base_random_below(play.random, EPOCHS_MAX);
          epochs > 0 && sim_world_failure(world) == NULL; epochs--)
