@@ -7,7 +7,7 @@
 static int call(struct tarn_fabric_connection *connection, const struct wrong_call *wrong, uint64_t *before)
 {
     static uint8_t data[4096];
-    const uint64_t deadline_ns = TESTING_SECONDS(600);
+    const uint64_t deadline_ns = TESTING_LATE;
     switch (wrong->kind) {
     case TARN_FABRIC_READ:
         return tarn_fabric_read(connection, wrong->tag, wrong->handle, wrong->offset, data, wrong->bytes,
@@ -76,18 +76,17 @@ static void who_has_used_a_region_loses_it(struct testing_fabric *testing)
     struct tarn_fabric_region *region = testing_region(pair.client_domain, 4096, rights);
     const struct tarn_fabric_handle stale = region->handle;
     tarn_fabric_mem_store64(region, 0, 1);
-    assert_int_equal(tarn_fabric_read(pair.server, 0, &stale, 0, &word, 8, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_read(pair.server, 0, &stale, 0, &word, 8, TESTING_LATE), 0);
     assert_int_equal(word, 1);
     tarn_fabric_region_free(region);
     region = testing_region(pair.client_domain, 8192, rights);
     tarn_fabric_mem_store64(region, 0, 2);
     tarn_fabric_mem_store64(region, 8184, 3);
-    assert_int_equal(tarn_fabric_read(pair.server, 0, &region->handle, 0, &word, 8, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_read(pair.server, 0, &region->handle, 0, &word, 8, TESTING_LATE), 0);
     assert_int_equal(word, 2);
-    assert_int_equal(tarn_fabric_read(pair.server, 0, &region->handle, 8184, &word, 8, TESTING_SECONDS(600)),
-                     0);
+    assert_int_equal(tarn_fabric_read(pair.server, 0, &region->handle, 8184, &word, 8, TESTING_LATE), 0);
     assert_int_equal(word, 3);
-    assert_int_equal(tarn_fabric_read(pair.server, 0, &stale, 0, &word, 8, TESTING_SECONDS(600)), -EACCES);
+    assert_int_equal(tarn_fabric_read(pair.server, 0, &stale, 0, &word, 8, TESTING_LATE), -EACCES);
     tarn_fabric_region_free(region);
     testing_pair_close(&pair);
 }
@@ -107,10 +106,9 @@ static void many_regions_are_told_apart(struct testing_fabric *testing)
             const unsigned which = round == 0 ? i : (i * 7 + i % 2 * 8) % REGIONS;
             const struct tarn_fabric_handle *handle = &regions[which]->handle;
             uint64_t word = 200 + which, back = 0;
-            assert_int_equal(tarn_fabric_read(pair.server, 0, handle, 8, &back, 8, TESTING_SECONDS(600)), 0);
+            assert_int_equal(tarn_fabric_read(pair.server, 0, handle, 8, &back, 8, TESTING_LATE), 0);
             assert_int_equal(back, 100 + which);
-            assert_int_equal(tarn_fabric_write(pair.server, 0, handle, 16, &word, 8, TESTING_SECONDS(600)),
-                             0);
+            assert_int_equal(tarn_fabric_write(pair.server, 0, handle, 16, &word, 8, TESTING_LATE), 0);
             assert_int_equal(tarn_fabric_mem_load64(regions[which], 16), word);
         }
     }
@@ -139,12 +137,11 @@ static void who_waits_for_credit_goes_first(struct testing_fabric *testing)
     tarn_fabric_post(pair.client, ops, SENT - 1);
     for (unsigned i = 0; i < SENT; i++) {
         if (i == ROOM) /* the last that was posted still waits, and there is room for it and another */
-            assert_int_equal(tarn_fabric_send(pair.client, 0, &words[SENT - 1], 8, TESTING_SECONDS(600)), 0);
-        assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_SECONDS(600), &message),
-                         0);
+            assert_int_equal(tarn_fabric_send(pair.client, 0, &words[SENT - 1], 8, TESTING_LATE), 0);
+        assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_LATE, &message), 0);
         assert_int_equal(room[0], i);
     }
-    assert_int_equal(tarn_fabric_wait(ops, SENT - 1, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_wait(ops, SENT - 1, TESTING_LATE), 0);
     testing_pair_close(&pair);
 }
 
@@ -163,12 +160,11 @@ static void fill_on(void *arg)
     struct filler *filler = arg;
     struct tarn_fabric_connection *connection;
     int error = tarn_fabric_connect(filler->pair->client_domain, filler->pair->testing->address, NULL,
-                                    TESTING_SECONDS(600), &connection);
+                                    TESTING_LATE, &connection);
     assert_int_equal(error, 0);
     for (unsigned value = 1; error == 0; value++) {
         memset(filler->bytes, (int)value, LARGE_BYTES);
-        error = tarn_fabric_write(connection, 0, filler->handle, 0, filler->bytes, LARGE_BYTES,
-                                  TESTING_SECONDS(600));
+        error = tarn_fabric_write(connection, 0, filler->handle, 0, filler->bytes, LARGE_BYTES, TESTING_LATE);
         if (error == 0)
             atomic_store(&filler->done, value);
     }
@@ -197,7 +193,7 @@ static void what_counts_is_there_when_a_region_is_freed(struct testing_fabric *t
     filler.bytes = test_malloc(LARGE_BYTES);
     uint8_t *found = test_malloc(LARGE_BYTES);
     testing_start_thread(testing, &job, fill_on, &filler);
-    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_LATE, &incoming), 0);
     assert_int_equal(tarn_fabric_accept(incoming, shared_domain, NULL, &server), 0);
     while (atomic_load(&filler.done) < 2)
         assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);

@@ -12,8 +12,7 @@ static void send_many(void *arg)
     const uint32_t times = testing_times(pair->testing, MESSAGES);
     for (uint32_t i = 0; i < times; i++) {
         testing_fill(data, i % (MESSAGE_BYTES + 1), i);
-        assert_int_equal(
-            tarn_fabric_send(pair->client, 0, data, i % (MESSAGE_BYTES + 1), TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_send(pair->client, 0, data, i % (MESSAGE_BYTES + 1), TESTING_LATE), 0);
     }
 }
 
@@ -27,8 +26,7 @@ void messages_come_in_order(struct testing_fabric *testing)
     testing_start(testing, &job, 0, send_many, &pair);
     for (uint32_t i = 0; i < times; i++) {
         struct tarn_fabric_message message;
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
         assert_false(message.notified);
         assert_int_equal(message.bytes, i % (MESSAGE_BYTES + 1));
         testing_fill(expected, message.bytes, i);
@@ -81,9 +79,8 @@ static void write_and_tell(void *arg)
         }
         uint32_t count = round % 2 == 0 ? 1 : 2;
         tarn_fabric_post(pair->client, ops, count);
-        assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(600)), 0);
-        assert_int_equal(
-            tarn_fabric_receive(pair->client, words, sizeof(words), TESTING_SECONDS(600), &message), 0);
+        assert_int_equal(tarn_fabric_wait(ops, count, TESTING_LATE), 0);
+        assert_int_equal(tarn_fabric_receive(pair->client, words, sizeof(words), TESTING_LATE, &message), 0);
     }
 }
 
@@ -97,14 +94,13 @@ void writes_are_seen_before_the_message(struct testing_fabric *testing)
     for (uint64_t round = 1; round <= times; round++) {
         struct tarn_fabric_message message;
         uint8_t data[MESSAGE_BYTES];
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
         assert_int_equal(message.notified, round % 2 == 0);
         assert_int_equal(message.value, round % 2 == 0 ? round : 0);
         assert_int_equal(message.bytes, round % 2 == 0 ? 0 : 8);
         for (uint64_t offset = 0; offset < 256 * 8; offset += 8)
             assert_int_equal(tarn_fabric_mem_load64(pair.all, offset), round);
-        assert_int_equal(tarn_fabric_send(pair.server, 0, NULL, 0, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_send(pair.server, 0, NULL, 0, TESTING_LATE), 0);
     }
     testing_join(&job);
     testing_pair_close(&pair);
@@ -120,16 +116,14 @@ static void answer(void *arg)
     const uint32_t times = testing_times(pair->testing, MESSAGES);
     testing_accept(pair);
     for (uint32_t i = 0; i < times; i++) {
-        assert_int_equal(
-            tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(600), &message), 0);
+        assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_LATE, &message), 0);
         if (i % 3 == 0)
             (void)task_sleep(i % 11 * 10000);
-        int error = tarn_fabric_send(pair->server, 0, data, message.bytes, TESTING_SECONDS(600));
+        int error = tarn_fabric_send(pair->server, 0, data, message.bytes, TESTING_LATE);
         /* of the last it may be known that its receiver has left before it is known that he has received it */
         assert_true(error == 0 || (error == -EPIPE && i == times - 1));
     }
-    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                     -EPIPE);
+    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_LATE, &message), -EPIPE);
     tarn_fabric_disconnect(pair->server);
 }
 
@@ -144,15 +138,13 @@ static void wake_sleepers(struct testing_fabric *testing, bool messages_are_rare
     pair.options.messages_are_rare = messages_are_rare;
     testing_start(testing, &job, 1, answer, &pair);
     assert_int_equal(
-        tarn_fabric_connect(pair.client_domain, testing->address, &few, TESTING_SECONDS(600), &pair.client),
-        0);
+        tarn_fabric_connect(pair.client_domain, testing->address, &few, TESTING_LATE, &pair.client), 0);
     const uint32_t times = testing_times(testing, MESSAGES);
     for (uint32_t i = 0; i < times; i++) {
         if (i % 5 == 0)
             (void)task_sleep(i % 7 * 10000);
-        assert_int_equal(tarn_fabric_send(pair.client, 0, &i, sizeof(i), TESTING_SECONDS(600)), 0);
-        assert_int_equal(tarn_fabric_receive(pair.client, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_send(pair.client, 0, &i, sizeof(i), TESTING_LATE), 0);
+        assert_int_equal(tarn_fabric_receive(pair.client, data, sizeof(data), TESTING_LATE, &message), 0);
         assert_memory_equal(data, &i, sizeof(i));
     }
     tarn_fabric_disconnect(pair.client);
@@ -196,13 +188,12 @@ static void a_fence_waits_for_all_before_it(struct testing_fabric *testing)
     tarn_fabric_post(pair.client, ops, base_array_count(ops));
     (void)task_sleep(5000000);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
-    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message), 0);
-    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_LATE), 0);
     assert_int_equal(ops[CREDIT + 2].before, 1); /* the chain: the WRITE was before */
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 2);
     for (unsigned i = 0; i < CREDIT; i++)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
     testing_pair_close(&pair);
 }
 
@@ -226,10 +217,9 @@ static void a_message_waits_for_a_fenced_write(struct testing_fabric *testing)
     assert_true(error == 0 || error == -ETIMEDOUT);
     if (error == 0)
         assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 1);
-    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_LATE), 0);
     if (error != 0)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 1);
     testing_pair_close(&pair);
 }
@@ -257,9 +247,8 @@ static void a_deadline_ends_the_connection(struct testing_fabric *testing)
     assert_int_equal(counters.operations[TARN_FABRIC_SEND], CREDIT);
     assert_int_equal(counters.failed, 3); /* each once */
     for (unsigned i = 0; i < CREDIT; i++) /* what was sent is received */
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
-    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message),
                      -ECONNRESET);
     testing_pair_close(&pair);
 }
@@ -275,14 +264,13 @@ void the_peer_disconnects(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_error(pair.server), -ECONNABORTED);
     testing_disconnect(&pair);
     testing_connect(&pair);
-    assert_int_equal(tarn_fabric_send(pair.client, 0, "last words", 10, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_send(pair.client, 0, "last words", 10, TESTING_LATE), 0);
     tarn_fabric_disconnect(pair.client);
-    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
     assert_int_equal(message.bytes, 10);
-    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                     -EPIPE);
-    assert_int_equal(tarn_fabric_send(pair.server, 0, "anybody?", 8, TESTING_SECONDS(600)), -EPIPE);
-    assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), -EPIPE);
+    assert_int_equal(tarn_fabric_send(pair.server, 0, "anybody?", 8, TESTING_LATE), -EPIPE);
+    assert_int_equal(tarn_fabric_fence(pair.server, TESTING_LATE), 0);
     tarn_fabric_disconnect(pair.server);
     pair.client = pair.server = NULL;
     testing_pair_close(&pair);
@@ -293,7 +281,7 @@ static struct tarn_fabric_region *take_again(struct testing_pair *pair)
 {
     struct tarn_fabric_region *again = NULL;
     int error = -ENOSPC;
-    for (uint64_t until_ns = TESTING_SECONDS(600); error == -ENOSPC && task_now() < until_ns;
+    for (uint64_t until_ns = TESTING_LATE; error == -ENOSPC && task_now() < until_ns;
          (void)task_sleep(1000000))
         error = tarn_fabric_region_alloc(pair->server_domain, TESTING_BYTES,
                                          TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE, &again);
@@ -310,8 +298,8 @@ static void freed_memory_waits_for_its_writers(struct testing_fabric *testing)
     if (testing->subject->fences_alone)
         return; /* nobody could */
     testing_pair_open(testing, &pair, NULL);
-    assert_int_equal(
-        tarn_fabric_write(pair.client, 0, &pair.all->handle, 0, "left behind", 11, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_write(pair.client, 0, &pair.all->handle, 0, "left behind", 11, TESTING_LATE),
+                     0);
     tarn_fabric_region_free(pair.all);
     assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
     tarn_fabric_disconnect(pair.server); /* this side alone does not matter */
@@ -334,8 +322,7 @@ static void connections_come_and_go(struct testing_fabric *testing)
     for (unsigned i = 0; i < testing_times(testing, ROUNDS); i++) {
         testing_connect(&pair);
         uint64_t before;
-        assert_int_equal(
-            tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_SECONDS(600), &before), 0);
+        assert_int_equal(tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_LATE, &before), 0);
         assert_int_equal(before, i);
         testing_disconnect(&pair);
         if (i == 0)
@@ -412,10 +399,9 @@ static void use_from_a_thread(void *arg)
              .iov = &in,
              .iov_count = 1}};
         tarn_fabric_post(client, ops, 2);
-        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_LATE), 0);
         assert_int_equal(back, written);
-        assert_int_equal(
-            tarn_fabric_faa(client, TESTING_TAG, handle, AT_WORD, 1, TESTING_SECONDS(600), &before), 0);
+        assert_int_equal(tarn_fabric_faa(client, TESTING_TAG, handle, AT_WORD, 1, TESTING_LATE, &before), 0);
     }
 }
 
@@ -430,15 +416,14 @@ static void end_from_a_thread(void *arg)
     struct tarn_fabric_op ops[] = {
         {.kind = TARN_FABRIC_FAA, .handle = &pair->all->handle, .offset = AT_OTHER},
         {.kind = TARN_FABRIC_FAA, .handle = &pair->all->handle, .offset = AT_OTHER}};
-    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(600), &message),
-                     0);
+    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_LATE, &message), 0);
     assert_int_equal(message.bytes, 5);
     assert_memory_equal(room, "hello", 5);
     assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SOON, &message),
                      -ETIMEDOUT);
     tarn_fabric_post(pair->client, &ops[0], 1); /* of two connections, and waited for in one call */
     tarn_fabric_post(pair->server, &ops[1], 1);
-    int waited = tarn_fabric_wait(ops, 2, TESTING_SECONDS(600));
+    int waited = tarn_fabric_wait(ops, 2, TESTING_LATE);
     /* the second ends the peer's side of the first, which a card may still be about */
     assert_true(ops[0].result == 0 || (ops[0].result == -ECONNRESET && pair->testing->subject->is_slow));
     assert_int_equal(waited, ops[0].result == 0 ? -EACCES : -ECONNRESET);
@@ -446,8 +431,8 @@ static void end_from_a_thread(void *arg)
     assert_int_equal(tarn_fabric_error(pair->server), -EACCES);
     int error = tarn_fabric_fence(pair->client, TESTING_SOON);
     assert_true(error == 0 || error == -ETIMEDOUT); /* the peer may be there still */
-    assert_int_not_equal(
-        tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(600), &before), 0);
+    assert_int_not_equal(tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_LATE, &before),
+                         0);
     tarn_fabric_disconnect(pair->client);
     tarn_fabric_disconnect(pair->server);
 }
@@ -475,7 +460,7 @@ static void threads_use_a_connection_of_tasks(struct testing_fabric *testing)
     tarn_fabric_count(testing_clients(testing), TESTING_TAG, &counters);
     assert_int_equal(counters.operations[TARN_FABRIC_FAA], USERS * EACH);
     assert_int_equal(counters.waits, USERS * EACH);
-    assert_int_equal(tarn_fabric_send(pair.server, 0, "hello", 5, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_send(pair.server, 0, "hello", 5, TESTING_LATE), 0);
     run_threads(&pair, 1, end_from_a_thread);
     pair.client = pair.server = NULL;
     testing_pair_close(&pair);
@@ -589,13 +574,13 @@ static void accept_or_reject(void *arg)
     struct testing_pair *pair = arg;
     struct tarn_fabric_incoming *incoming;
     const void *data;
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_LATE, &incoming), 0);
     assert_int_equal(tarn_fabric_incoming_data(incoming, &data), 5);
     assert_memory_equal(data, "enemy", 5);
     tarn_fabric_reject(incoming, -EACCES);
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_LATE, &incoming), 0);
     tarn_fabric_reject(incoming, -ENOMEM);
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_LATE, &incoming), 0);
     assert_int_equal(tarn_fabric_incoming_data(incoming, &data), TARN_FABRIC_PRIVATE_BYTES_MAX);
     const struct tarn_fabric_connect_options options = {.data = "welcome", .data_bytes = 7};
     assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &options, &pair->server), 0);
@@ -612,20 +597,19 @@ void private_data_is_exchanged(struct testing_fabric *testing)
     testing_fill(most, sizeof(most), 1);
     testing_start(testing, &job, 0, accept_or_reject, &pair);
     struct tarn_fabric_connect_options options = {.data = "enemy", .data_bytes = 5};
-    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(600),
-                                         &pair.client),
-                     -ECONNREFUSED);
-    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(600),
-                                         &pair.client),
-                     -ENOBUFS);
+    assert_int_equal(
+        tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_LATE, &pair.client),
+        -ECONNREFUSED);
+    assert_int_equal(
+        tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_LATE, &pair.client),
+        -ENOBUFS);
     options = (struct tarn_fabric_connect_options){.data = most, .data_bytes = sizeof(most)};
-    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(600),
-                                         &pair.client),
-                     -EINVAL);
+    assert_int_equal(
+        tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_LATE, &pair.client),
+        -EINVAL);
     options.data_bytes--;
-    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(600),
-                                         &pair.client),
-                     0);
+    assert_int_equal(
+        tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_LATE, &pair.client), 0);
     testing_join(&job);
     assert_int_equal(tarn_fabric_peer_data(pair.server, &data), TARN_FABRIC_PRIVATE_BYTES_MAX);
     assert_memory_equal(data, most, TARN_FABRIC_PRIVATE_BYTES_MAX);
@@ -648,14 +632,13 @@ static void nobody_accepts(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, NULL, until_ns, &connection),
                      -ETIMEDOUT);
     /* it was given up, and so cannot be had */
-    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_LATE, &incoming), 0);
     struct tarn_fabric_connection *late = NULL;
     int error = tarn_fabric_accept(incoming, pair.server_domain, NULL, &late);
     if (error == 0) { /* not told before it is used */
         uint8_t data[4096];
         struct tarn_fabric_message message;
-        assert_int_equal(tarn_fabric_receive(late, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         -ECONNRESET);
+        assert_int_equal(tarn_fabric_receive(late, data, sizeof(data), TESTING_LATE, &message), -ECONNRESET);
         tarn_fabric_disconnect(late);
     } else {
         assert_int_equal(error, -ECONNRESET);
@@ -664,8 +647,8 @@ static void nobody_accepts(struct testing_fabric *testing)
     struct tarn_fabric_listener *second;
     assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &second), -EADDRINUSE);
     tarn_fabric_listener_close(pair.listener);
-    assert_true(tarn_fabric_connect(pair.client_domain, testing->address, NULL, TESTING_SECONDS(600),
-                                    &connection) < 0);
+    assert_true(tarn_fabric_connect(pair.client_domain, testing->address, NULL, TESTING_LATE, &connection) <
+                0);
     assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
     testing_disconnect(&pair);
     testing_connect(&pair);

@@ -106,8 +106,7 @@ static void begin_visit(struct testing_fabric *testing, const char *address, str
     CHILD_CHECK(tarn_fabric_domain_open(testing_clients(testing), &domain_options, &visit->domain) == 0);
     CHILD_CHECK(tarn_fabric_region_alloc(visit->domain, 65536, all_rights, &visit->region) == 0);
     struct tarn_fabric_connect_options options = with_handle(visit->region, handle);
-    CHILD_CHECK(
-        tarn_fabric_connect(visit->domain, address, &options, TESTING_SECONDS(600), &visit->connection) == 0);
+    CHILD_CHECK(tarn_fabric_connect(visit->domain, address, &options, TESTING_LATE, &visit->connection) == 0);
     CHILD_CHECK(tarn_fabric_peer_data(visit->connection, &data) == TARN_FABRIC_HANDLE_BYTES);
     CHILD_CHECK(tarn_fabric_handle_load(data, &visit->theirs) == 0);
 }
@@ -171,13 +170,11 @@ static void work(struct testing_fabric *testing, const struct testing_orders *or
                                     .iov = &vector,
                                     .iov_count = 1,
                                     .value = (uint32_t)round};
-        CHILD_CHECK(
-            tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(600), &before) == 0);
+        CHILD_CHECK(tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_LATE, &before) == 0);
         tarn_fabric_mem_store64(visit.region, 8, round);
         tarn_fabric_post(visit.connection, &op, 1);
-        CHILD_CHECK(tarn_fabric_wait(&op, 1, TESTING_SECONDS(600)) == 0);
-        CHILD_CHECK(
-            tarn_fabric_receive(visit.connection, room, sizeof(room), TESTING_SECONDS(600), &message) == 0);
+        CHILD_CHECK(tarn_fabric_wait(&op, 1, TESTING_LATE) == 0);
+        CHILD_CHECK(tarn_fabric_receive(visit.connection, room, sizeof(room), TESTING_LATE, &message) == 0);
         CHILD_CHECK(message.bytes == 8 && room[0] == round);
         CHILD_CHECK(tarn_fabric_mem_load64(visit.region, 0) == round);
         if (round % 100 == 0)
@@ -194,25 +191,21 @@ static void two_processes_work_together(struct testing_fabric *testing)
     uint64_t word;
     open_host(testing, &host);
     testing_order(&testing->children[0], testing->address, 0);
-    assert_int_equal(accept_child(&host, TESTING_SECONDS(600)), 0);
+    assert_int_equal(accept_child(&host, TESTING_LATE), 0);
     for (uint64_t round = 1; round <= testing_times(testing, PROCESS_ROUNDS); round++) {
-        assert_int_equal(
-            tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(600), &message), 0);
+        assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_LATE, &message), 0);
         assert_true(message.notified && message.value == round);
         for (unsigned i = 0; i < 64; i++)
             assert_int_equal(tarn_fabric_mem_load64(host.region, 4096 + i * 8), round * (i + 1));
         assert_int_equal(tarn_fabric_mem_load64(host.region, 0), round);
-        assert_int_equal(
-            tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_LATE), 0);
         assert_int_equal(word, round);
-        assert_int_equal(tarn_fabric_faa(host.connection, 0, &host.theirs, 0, 1, TESTING_SECONDS(600), &word),
-                         0);
+        assert_int_equal(tarn_fabric_faa(host.connection, 0, &host.theirs, 0, 1, TESTING_LATE, &word), 0);
         if (round % 130 == 0)
             (void)task_sleep(round % 5 * 300000);
-        assert_int_equal(tarn_fabric_send(host.connection, 0, &round, sizeof(round), TESTING_SECONDS(600)),
-                         0);
+        assert_int_equal(tarn_fabric_send(host.connection, 0, &round, sizeof(round), TESTING_LATE), 0);
     }
-    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_LATE, &message),
                      -EPIPE);
     assert_int_equal(testing_reap(&testing->children[0]), 0);
     tarn_fabric_disconnect(host.connection);
@@ -227,9 +220,8 @@ void be_stopped(struct testing_fabric *testing, const struct testing_orders *ord
     begin_visit(testing, orders->address, &visit);
     uint64_t word = 1;
     tarn_fabric_mem_store64(visit.region, 0, 4711);
-    CHILD_CHECK(tarn_fabric_write(visit.connection, 0, &visit.theirs, 0, &word, 8, TESTING_SECONDS(600)) ==
-                0);
-    CHILD_CHECK(tarn_fabric_send(visit.connection, 0, NULL, 0, TESTING_SECONDS(600)) == 0);
+    CHILD_CHECK(tarn_fabric_write(visit.connection, 0, &visit.theirs, 0, &word, 8, TESTING_LATE) == 0);
+    CHILD_CHECK(tarn_fabric_send(visit.connection, 0, NULL, 0, TESTING_LATE) == 0);
     (void)task_sleep(60 * BASE_NS_PER_SECOND); /* until it is killed */
 }
 
@@ -248,21 +240,17 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     }
     open_host(testing, &host);
     testing_order(child, testing->address, 0);
-    assert_int_equal(accept_child(&host, TESTING_SECONDS(600)), 0);
-    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(600), &message),
-                     0);
-    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_SECONDS(600)),
-                     0);
+    assert_int_equal(accept_child(&host, TESTING_LATE), 0);
+    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_LATE, &message), 0);
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_LATE), 0);
     assert_int_equal(kill(child->pid, SIGSTOP), 0);
     assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
-    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(600)),
-                     0);
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_LATE), 0);
     assert_int_equal(word, 4711);
-    assert_int_equal(
-        tarn_fabric_cas(host.connection, 0, &host.theirs, 0, 4711, 1, TESTING_SECONDS(600), &word), 0);
+    assert_int_equal(tarn_fabric_cas(host.connection, 0, &host.theirs, 0, 4711, 1, TESTING_LATE, &word), 0);
     assert_int_equal(word, 4711);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(tarn_fabric_send(host.connection, 0, NULL, 0, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_send(host.connection, 0, NULL, 0, TESTING_LATE), 0);
     assert_int_equal(tarn_fabric_send(host.connection, 0, NULL, 0, TESTING_SOON), -ETIMEDOUT);
     assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SOON),
                      testing->subject->fences_alone ? 0 : -ETIMEDOUT);
@@ -270,7 +258,7 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     if (!testing->subject->fences_alone)
         assert_int_equal(tarn_fabric_region_alloc(host.domain, 4096, all_rights, &again), -ENOSPC);
     assert_int_equal(kill(child->pid, SIGKILL), 0);
-    assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_fence(host.connection, TESTING_LATE), 0);
     assert_true(WIFSIGNALED(testing_reap(child)));
     tarn_fabric_disconnect(host.connection);
     host.region = testing_region(host.domain, 65536, all_rights);
@@ -312,9 +300,8 @@ static void storm(struct testing_fabric *testing, const struct testing_orders *o
             {.kind = TARN_FABRIC_SEND},
         };
         tarn_fabric_post(visit.connection, ops, base_array_count(ops));
-        CHILD_CHECK(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(600)) == 0);
-        CHILD_CHECK(
-            tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(600), &before) == 0);
+        CHILD_CHECK(tarn_fabric_wait(ops, base_array_count(ops), TESTING_LATE) == 0);
+        CHILD_CHECK(tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_LATE, &before) == 0);
     }
 }
 
@@ -329,17 +316,15 @@ static void stop_victim(const struct testing_host *host, const struct testing_ch
     assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
     (void)task_sleep(1000000);
     if (host->connection != NULL && !host->testing->subject->is_served)
-        assert_int_equal(
-            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(600), &word), 0);
+        assert_int_equal(tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_LATE, &word), 0);
     if (!wakes)
         return;
     assert_int_equal(kill(child->pid, SIGCONT), 0);
     for (unsigned i = 0; i < MESSAGES && host->connection != NULL; i++)
-        assert_int_equal(
-            tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_SECONDS(600), &message), 0);
+        assert_int_equal(tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_LATE, &message),
+                         0);
     if (host->connection != NULL)
-        assert_int_equal(
-            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(600), &word), 0);
+        assert_int_equal(tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_LATE, &word), 0);
 }
 
 /*
@@ -353,17 +338,15 @@ static bool host_victim(struct testing_host *host, struct testing_child *child, 
     struct tarn_fabric_message message;
     uint8_t data[64];
     uint64_t until_ns = task_now() + life_ns, word;
-    int error = accept_child(host, met ? TESTING_SECONDS(600) : until_ns);
+    int error = accept_child(host, met ? TESTING_LATE : until_ns);
     if (error == 0) /* from then on nothing that it has needs its help */
-        assert_int_equal(
-            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(600), &word), 0);
+        assert_int_equal(tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_LATE, &word), 0);
     if (met)
         until_ns = task_now() + life_ns;
     while (error == 0 && task_now() < until_ns) {
         error = tarn_fabric_receive(host->connection, data, sizeof(data), until_ns, &message);
         assert_true(error == 0 || error == -ETIMEDOUT);
-        assert_int_equal(
-            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(600), &word), 0);
+        assert_int_equal(tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_LATE, &word), 0);
     }
     if (end > 0)
         stop_victim(host, child, end == 2);
@@ -376,10 +359,10 @@ static bool host_victim(struct testing_host *host, struct testing_child *child, 
         return false;
     }
     do
-        error = tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_SECONDS(600), &message);
+        error = tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_LATE, &message);
     while (error == 0);
     assert_int_equal(error, -ECONNRESET);
-    assert_int_equal(tarn_fabric_read(host->connection, 0, &host->theirs, 0, &word, 8, TESTING_SECONDS(600)),
+    assert_int_equal(tarn_fabric_read(host->connection, 0, &host->theirs, 0, &word, 8, TESTING_LATE),
                      -ECONNRESET);
     return true;
 }
@@ -398,7 +381,7 @@ static void peers_are_stopped_and_killed_at_any_point(struct testing_fabric *tes
         if (host_victim(&host, &testing->children[i], life_ns, i % 2 == 0, i / 2 % 3)) {
             met++;
             tarn_fabric_region_free(host.region); /* it could write there, and cannot any more */
-            assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SECONDS(600)), 0);
+            assert_int_equal(tarn_fabric_fence(host.connection, TESTING_LATE), 0);
             tarn_fabric_disconnect(host.connection);
             host.region = testing_region(host.domain, 65536, all_rights);
             assert_true(base_is_zero(host.region->memory, 65536));

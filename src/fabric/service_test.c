@@ -32,8 +32,7 @@ static void close_watched(struct watched *watched)
 
 static bool comes_to(struct watched *watched, unsigned events)
 {
-    for (uint64_t until_ns = TESTING_SECONDS(600);
-         atomic_load(&watched->events) != events && task_now() < until_ns;)
+    for (uint64_t until_ns = TESTING_LATE; atomic_load(&watched->events) != events && task_now() < until_ns;)
         (void)task_sleep(1000000);
     return atomic_load(&watched->events) == events;
 }

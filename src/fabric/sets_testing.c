@@ -16,19 +16,17 @@ static void what_is_awaited_stays_posted(struct testing_fabric *testing)
         ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND};
     tarn_fabric_post(pair.client, ops, base_array_count(ops));
     assert_int_equal(tarn_fabric_await(ops, base_array_count(ops), TESTING_SOON), -ETIMEDOUT);
-    assert_int_equal(tarn_fabric_await(ops, CREDIT, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_await(ops, CREDIT, TESTING_LATE), 0);
     for (unsigned i = 0; i < base_array_count(ops); i++)
         assert_int_equal(tarn_fabric_test(&ops[i]), i < CREDIT);
     assert_int_equal(tarn_fabric_error(pair.client), 0);
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
-    assert_int_equal(tarn_fabric_await(ops, base_array_count(ops), TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
+    assert_int_equal(tarn_fabric_await(ops, base_array_count(ops), TESTING_LATE), 0);
     for (unsigned i = 0; i < base_array_count(ops); i++)
         assert_true(tarn_fabric_test(&ops[i]) && ops[i].result == 0);
     for (unsigned i = 0; i < CREDIT; i++)
-        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                         0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_LATE, &message), 0);
     assert_int_equal(tarn_fabric_await(ops, 0, 0), 0);
     testing_pair_close(&pair);
 }
@@ -88,7 +86,7 @@ static void a_set_is_of_several_connections(struct testing_fabric *testing)
     open_reads(testing, &reads);
     while (!tarn_fabric_test(&reads.ops[PEERS * SHARE - 1]))
         task_yield();
-    assert_int_equal(tarn_fabric_await(reads.ops, PEERS * SHARE, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_await(reads.ops, PEERS * SHARE, TESTING_LATE), 0);
     close_reads(&reads);
 }
 
@@ -106,7 +104,7 @@ static void each_of_a_set_is_found(struct testing_fabric *testing)
         set[i] = &reads.ops[i * 11 % count];
     for (; count > 0; set[index] = set[--count]) {
         index = UINT32_MAX;
-        assert_int_equal(tarn_fabric_await_any(set, count, TESTING_SECONDS(600), &index), 0);
+        assert_int_equal(tarn_fabric_await_any(set, count, TESTING_LATE, &index), 0);
         assert_true(index < count && set[index]->finished);
     }
     tarn_fabric_count(testing_clients(testing), TESTING_TAG, &counters);
@@ -142,7 +140,7 @@ static void post_waiting(struct waiting *waiting)
 {
     for (unsigned i = 0; i < 2; i++) {
         tarn_fabric_post(waiting->clients[i], waiting->ops[i], CREDIT + 1);
-        assert_int_equal(tarn_fabric_await(waiting->ops[i], CREDIT, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_await(waiting->ops[i], CREDIT, TESTING_LATE), 0);
     }
 }
 
@@ -161,9 +159,9 @@ static void receive_one(void *arg)
     struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     (void)task_sleep(1000000); /* so that the other one mostly sleeps by then */
-    assert_int_equal(tarn_fabric_receive(waiting->servers[waiting->receiver], data, sizeof(data),
-                                         TESTING_SECONDS(600), &message),
-                     0);
+    assert_int_equal(
+        tarn_fabric_receive(waiting->servers[waiting->receiver], data, sizeof(data), TESTING_LATE, &message),
+        0);
 }
 
 static void leave(void *arg)
@@ -188,7 +186,7 @@ static void wait_for_any(void *arg)
     assert_int_equal(index, 7);
     waiting->receiver = 1;
     testing_start(waiting->pair.testing, &job, 0, receive_one, waiting);
-    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_LATE, &index), 0);
     testing_join(&job);
     assert_int_equal(index, 1);
     assert_int_equal(set[1]->result, 0);
@@ -197,14 +195,14 @@ static void wait_for_any(void *arg)
     assert_int_equal(tarn_fabric_await_any(set, 1, 0, &index), -ETIMEDOUT);
     tarn_fabric_post(waiting->clients[1], set[1], 1); /* it waits for credit again */
     testing_start(waiting->pair.testing, &job, 0, leave, waiting);
-    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_LATE, &index), 0);
     testing_join(&job);
     assert_int_equal(index, 1);
     assert_int_equal(set[1]->result, -EPIPE);
     assert_int_equal(tarn_fabric_error(waiting->clients[0]), 0);
     waiting->receiver = 0;
     testing_start(waiting->pair.testing, &job, 0, receive_one, waiting);
-    assert_int_equal(tarn_fabric_await_any(set, 1, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(set, 1, TESTING_LATE, &index), 0);
     testing_join(&job);
     assert_int_equal(index, 0);
     assert_int_equal(set[0]->result, 0);
@@ -242,16 +240,15 @@ static void mix_users(void *arg)
     struct testing_pair *pair = &waiting->pair;
     struct tarn_fabric_connection *connection;
     uint32_t index = 7;
-    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, &few,
-                                         TESTING_SECONDS(600), &connection),
-                     0);
+    assert_int_equal(
+        tarn_fabric_connect(pair->client_domain, pair->testing->address, &few, TESTING_LATE, &connection), 0);
     tarn_fabric_post(connection, &own, 1);
     tarn_fabric_post(waiting->clients[0], &theirs, 1);
-    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_SECONDS(600), &index), -EINVAL);
+    assert_int_equal(tarn_fabric_await_any(set, 2, TESTING_LATE, &index), -EINVAL);
     assert_int_equal(index, 7);
-    assert_int_equal(tarn_fabric_await_any(set, 1, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(set, 1, TESTING_LATE, &index), 0);
     assert_int_equal(index, 0);
-    assert_int_equal(tarn_fabric_await_any(&set[1], 1, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(&set[1], 1, TESTING_LATE, &index), 0);
     tarn_fabric_disconnect(connection);
 }
 
@@ -295,10 +292,10 @@ static void a_cancelled_task_leaves_its_set(struct testing_fabric *testing)
     task_group_cancel(&job.group);
     testing_join(&job);
     receive_one(&waiting);
-    assert_int_equal(tarn_fabric_await_any(waiting.set, 2, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(waiting.set, 2, TESTING_LATE, &index), 0);
     assert_int_equal(index, 0);
     leave(&waiting);
-    assert_int_equal(tarn_fabric_await_any(&waiting.set[1], 1, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_await_any(&waiting.set[1], 1, TESTING_LATE, &index), 0);
     close_waiting(&waiting);
 }
 

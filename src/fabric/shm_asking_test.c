@@ -20,7 +20,7 @@ static void questions_without_end_end_the_connection(struct testing_fabric *test
     const struct shm_note question = {.kind = SHM_ASK, .key = pair.all->handle.key};
     for (unsigned i = 0; i < 100000 && tarn_fabric_error(connection) == 0; i++)
         (void)shm_note_send(attacker.socket, &question, -1);
-    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                      -ECONNRESET);
     expect_alive(&pair);
     tarn_fabric_disconnect(connection);
@@ -44,7 +44,7 @@ static void a_closed_socket_frees_no_memory(struct testing_fabric *testing)
     testing_disconnect(&pair); /* the good one goes */
     assert_int_equal(close(attacker.socket), 0);
     attacker.socket = -1;
-    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                      -ECONNRESET);
     assert_int_equal(tarn_fabric_fence(connection, TESTING_SOON), -ETIMEDOUT);
     tarn_fabric_disconnect(connection);
@@ -89,7 +89,7 @@ static void expect_question(struct attacker *attacker, uint64_t key)
 {
     struct shm_note note = {.kind = SHM_LOOK};
     int fd;
-    for (uint64_t until_ns = TESTING_SECONDS(600); note.kind != SHM_ASK && task_now() < until_ns;) {
+    for (uint64_t until_ns = TESTING_LATE; note.kind != SHM_ASK && task_now() < until_ns;) {
         if (shm_note_receive(-1, attacker->socket, &note, &fd) < 0)
             (void)task_sleep(1000000);
     }
@@ -201,7 +201,7 @@ static void lies_about_regions_are_refused(struct testing_fabric *testing)
         expect_question(&attacker, handle.key);
         int fd = bring(&attacker, lies[i].brought);
         assert_true(shm_note_send(attacker.socket, &lies[i].note, fd));
-        int error = tarn_fabric_wait(&op, 1, TESTING_SECONDS(600));
+        int error = tarn_fabric_wait(&op, 1, TESTING_LATE);
         if (error != lies[i].error)
             print_message("lie %u: %d\n", i, error);
         assert_int_equal(error, lies[i].error);
@@ -234,7 +234,7 @@ static void answers_without_question_end_the_connection(struct testing_fabric *t
         assert_true(shm_note_send(attacker.socket, &freed, -1));
         assert_true(shm_note_send(attacker.socket, &dropped, -1));
         assert_true(shm_note_send(attacker.socket, &notes[i], -1));
-        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                          -EPROTO);
         tarn_fabric_disconnect(connection);
         dismiss(&attacker);
@@ -261,16 +261,14 @@ static void freed_memory_is_there_again(struct testing_fabric *testing)
         testing_expect(pair.all, 1000, zeros, sizeof(zeros));
     }
     for (unsigned i = 0; i < 4; i++) { /* with one that has written there, and that does something */
-        assert_int_equal(tarn_fabric_write(pair.client, 0, &pair.all->handle, 1000, "left behind", 11,
-                                           TESTING_SECONDS(600)),
-                         0);
+        assert_int_equal(
+            tarn_fabric_write(pair.client, 0, &pair.all->handle, 1000, "left behind", 11, TESTING_LATE), 0);
         tarn_fabric_region_free(pair.all);
         assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
         uint64_t word;
         do /* until it has learned of it */
             assert_int_equal(
-                tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, &word, 8, TESTING_SECONDS(600)),
-                0);
+                tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, &word, 8, TESTING_LATE), 0);
         while (tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &pair.all) != 0);
         testing_expect(pair.all, 1000, zeros, sizeof(zeros));
     }
@@ -300,15 +298,14 @@ static void shared_memory_is_there_again(struct testing_fabric *testing)
     second.all = testing_region(second.server_domain, 4096, rights);
     testing_connect(&second);
     assert_int_equal(
-        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_SECONDS(600)),
-        0);
+        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_LATE), 0);
     tarn_fabric_region_free(shared);
     tarn_fabric_region_free(pair.all);
     assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
     do /* until it has learned of it */
-        assert_int_equal(tarn_fabric_write(second.client, 0, &second.all->handle, 0, &word, sizeof(word),
-                                           TESTING_SECONDS(600)),
-                         0);
+        assert_int_equal(
+            tarn_fabric_write(second.client, 0, &second.all->handle, 0, &word, sizeof(word), TESTING_LATE),
+            0);
     while (tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &pair.all) != 0);
 
     /* a ghost of the second domain's outlives the first domain */
@@ -316,8 +313,7 @@ static void shared_memory_is_there_again(struct testing_fabric *testing)
         tarn_fabric_region_register(second.server_domain, pair.all->memory, pair.all->bytes, rights, &shared),
         0);
     assert_int_equal(
-        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_SECONDS(600)),
-        0);
+        tarn_fabric_write(second.client, 0, &shared->handle, 0, &word, sizeof(word), TESTING_LATE), 0);
     tarn_fabric_disconnect(second.server);
     tarn_fabric_region_free(shared);
     testing_pair_close(&pair);

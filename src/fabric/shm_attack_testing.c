@@ -30,7 +30,7 @@ void reach(struct attacker *attacker, const char *path)
 int answer(struct attacker *attacker)
 {
     int error = -EAGAIN;
-    for (uint64_t until_ns = TESTING_SECONDS(600); error == -EAGAIN && task_now() < until_ns;) {
+    for (uint64_t until_ns = TESTING_LATE; error == -EAGAIN && task_now() < until_ns;) {
         error = shm_hello_receive(-1, attacker->socket, &attacker->greeting);
         if (error == -EAGAIN)
             (void)task_sleep(1000000);
@@ -55,11 +55,9 @@ void expect_alive(struct testing_pair *pair)
     struct tarn_fabric_message message;
     uint8_t data[4096];
     uint64_t before;
-    assert_int_equal(
-        tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(600), &before), 0);
-    assert_int_equal(tarn_fabric_send(pair->client, 0, "well", 4, TESTING_SECONDS(600)), 0);
-    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(600), &message),
-                     0);
+    assert_int_equal(tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_LATE, &before), 0);
+    assert_int_equal(tarn_fabric_send(pair->client, 0, "well", 4, TESTING_LATE), 0);
+    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_LATE, &message), 0);
     assert_memory_equal(data, "well", 4);
 }
 
@@ -73,7 +71,7 @@ struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct attacker
     prepare(attacker);
     reach(attacker, pair->testing->address);
     assert_int_equal(shm_hello_send(attacker->socket, &attacker->hello, attacker->fds), 0);
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_LATE, &incoming), 0);
     assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &options, &connection), 0);
     assert_int_equal(answer(attacker), 0);
     assert_int_equal(shm_file_take(attacker->greeting.fds[SHM_RING], shm_ring_bytes(SLOTS, PAYLOAD), true,
@@ -110,7 +108,7 @@ int ask(struct attacker *attacker, uint64_t key, struct shm_note *ret_note)
     ssize_t bytes = -1;
     int fd = -1;
     assert_true(shm_note_send(attacker->socket, &question, -1));
-    for (uint64_t until_ns = TESTING_SECONDS(600); bytes < 0 && task_now() < until_ns;) {
+    for (uint64_t until_ns = TESTING_LATE; bytes < 0 && task_now() < until_ns;) {
         bytes = shm_note_receive(-1, attacker->socket, ret_note, &fd);
         if (bytes < 0)
             (void)task_sleep(1000000);

@@ -208,7 +208,7 @@ static void files_are_checked(struct testing_fabric *testing)
         reach(&attacker, testing->address);
         lies[i](&attacker, &fd);
         assert_int_equal(shm_hello_send(attacker.socket, &attacker.hello, attacker.fds), 0);
-        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(600), &incoming), 0);
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_LATE, &incoming), 0);
         assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &connection), -EPROTO);
         assert_int_equal(answer(&attacker), -ECONNREFUSED);
         if (fd >= 0)
@@ -352,8 +352,7 @@ static void a_peer_gets_no_more_than_was_granted(struct testing_fabric *testing)
     /* the owner still writes there, and what others of the domain hold is what they had */
     tarn_fabric_mem_copy_in(pair.readable, 0, "new", 3);
     char back[3];
-    assert_int_equal(
-        tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, back, 3, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, back, 3, TESTING_LATE), 0);
     assert_memory_equal(back, "new", 3);
     tarn_fabric_disconnect(connection);
     dismiss(&attacker);
@@ -401,9 +400,9 @@ static void rubbish_in_rings_ends_the_connection(struct testing_fabric *testing)
         struct attacker attacker;
         struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         fake_message(&attacker, messages[i].kind, messages[i].bytes, messages[i].written);
-        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                          -EPROTO);
-        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                          -EPROTO);
         tarn_fabric_disconnect(connection);
         dismiss(&attacker);
@@ -415,9 +414,9 @@ static void rubbish_in_rings_ends_the_connection(struct testing_fabric *testing)
         struct attacker attacker;
         struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         for (unsigned sent = 0; sent < SLOTS; sent++)
-            assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_SECONDS(600)), 0);
+            assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_LATE), 0);
         poke64(&attacker.files[SHM_RING], AT_READ, reads[i]);
-        assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_SECONDS(600)), -EPROTO);
+        assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_LATE), -EPROTO);
         tarn_fabric_disconnect(connection);
         dismiss(&attacker);
         expect_alive(&pair);
@@ -447,7 +446,7 @@ static void rubbish_on_the_socket_ends_nothing_else(struct testing_fabric *testi
     assert_int_equal(tarn_fabric_error(connection), 0);
     poke32(&attacker.out.file, AT_PRESENCE, 99);
     assert_int_equal(send(attacker.socket, "", 1, MSG_NOSIGNAL), 1);
-    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(600), &message),
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_LATE, &message),
                      -ECONNRESET);
     tarn_fabric_disconnect(connection);
     dismiss(&attacker);

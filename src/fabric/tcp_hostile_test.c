@@ -138,7 +138,7 @@ static int death_of_server(struct testing_pair *pair)
     static uint8_t room[4096];
     int error = 0;
     while (error == 0)
-        error = tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(600), &message);
+        error = tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_LATE, &message);
     tarn_fabric_disconnect(pair->server);
     pair->server = NULL;
     return error;
@@ -260,8 +260,7 @@ static void credit_is_kept(struct testing_fabric *testing)
         int fd = tcp_testing_meet(&pair);
         for (unsigned i = 0; i < 3; i++)
             tcp_testing_send(fd, request(&pair, notify == 0 ? TCP_SEND : TCP_WRITE_NOTIFY, 0, 0), NULL);
-        for (uint64_t until_ns = TESTING_SECONDS(600);
-             tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
+        for (uint64_t until_ns = TESTING_LATE; tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
             (void)task_sleep(1000000);
         assert_int_equal(tarn_fabric_error(pair.server), -EPROTO);
         for (unsigned i = 0; i < 2; i++) /* what there was room for is there */
@@ -370,7 +369,7 @@ static void false_answers_are_not_taken(struct testing_fabric *testing)
                                             .bytes = answers[i].bytes,
                                             .done = answers[i].done},
                          data);
-        assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(600)), -EPROTO);
+        assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_LATE), -EPROTO);
         assert_true(base_is_zero(memory[0], sizeof(memory[0])) && base_is_zero(memory[2], sizeof(memory[2])));
         tcp_testing_leave(&pair, &fd, 1);
     }

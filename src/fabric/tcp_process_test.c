@@ -17,16 +17,14 @@ static void a_stopped_peer_is_noticed(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_open(testing->node, "tcp:heartbeat=100ms", &testing->fabric), 0);
     open_host(testing, &host);
     testing_order(child, testing->address, 0);
-    assert_int_equal(accept_child(&host, TESTING_SECONDS(600)), 0);
-    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(600), &message),
-                     0);
-    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(600)),
-                     0);
+    assert_int_equal(accept_child(&host, TESTING_LATE), 0);
+    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_LATE, &message), 0);
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_LATE), 0);
     assert_int_equal(word, 4711);
     assert_int_equal(kill(child->pid, SIGSTOP), 0);
     assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
     uint64_t begin_ns = task_now();
-    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(600)),
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_LATE),
                      -ECONNRESET);
     assert_true(task_now() - begin_ns <= 3 * heartbeat_ns + slack_ns);
     assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SOON), 0);

@@ -35,7 +35,7 @@ static void keep_log(void *arg, enum base_log_level level, const char *line, siz
 static bool has_said(struct fixture *fixture, const char *sentence)
 {
     bool said = false;
-    for (uint64_t until_ns = TESTING_SECONDS(600); !said && task_now() < until_ns;) {
+    for (uint64_t until_ns = TESTING_LATE; !said && task_now() < until_ns;) {
         pthread_mutex_lock(&fixture->lock);
         said = strstr(fixture->log, sentence) != NULL;
         pthread_mutex_unlock(&fixture->lock);
@@ -163,8 +163,8 @@ static int try_to_connect(struct visit *visit)
 {
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_incoming *incoming;
-    int error = tarn_fabric_connect(visit->pair.client_domain, visit->testing.address, NULL,
-                                    TESTING_SECONDS(600), &connection);
+    int error = tarn_fabric_connect(visit->pair.client_domain, visit->testing.address, NULL, TESTING_LATE,
+                                    &connection);
     assert_int_not_equal(error, 0);
     assert_int_equal(tarn_fabric_listener_wait(visit->pair.listener, task_now(), &incoming), -ETIMEDOUT);
     return error;
@@ -180,8 +180,7 @@ static void the_right_ones_work_together(void **state)
         open_visit(&visit, *state, urls[i][0], urls[i][1]);
         testing_connect(&visit.pair);
         assert_int_equal(
-            tarn_fabric_faa(visit.pair.client, 0, &visit.pair.all->handle, 0, 5, TESTING_SECONDS(600), &word),
-            0);
+            tarn_fabric_faa(visit.pair.client, 0, &visit.pair.all->handle, 0, 5, TESTING_LATE, &word), 0);
         assert_int_equal(tarn_fabric_mem_load64(visit.pair.all, 0), 5);
         close_visit(&visit);
     }
@@ -334,9 +333,9 @@ static void connect_through(struct visit *visit, struct way *way)
     way->listener = listen_by_hand(way->address, sizeof(way->address));
     assert_int_equal(pthread_create(&way->thread, NULL, stand_on_the_way, way), 0);
     testing_start(&visit->testing, &job, 0, testing_accept, &visit->pair);
-    assert_int_equal(tarn_fabric_connect(visit->pair.client_domain, way->address, NULL, TESTING_SECONDS(600),
-                                         &visit->pair.client),
-                     0);
+    assert_int_equal(
+        tarn_fabric_connect(visit->pair.client_domain, way->address, NULL, TESTING_LATE, &visit->pair.client),
+        0);
     testing_join(&job);
 }
 
@@ -357,7 +356,7 @@ static void nothing_is_readable_on_the_way(void **state)
         open_visit(&visit, *state, urls[i], urls[i]);
         connect_through(&visit, &way);
         assert_int_equal(tarn_fabric_write(visit.pair.client, 0, &visit.pair.all->handle, 64, pattern,
-                                           sizeof(pattern), TESTING_SECONDS(600)),
+                                           sizeof(pattern), TESTING_LATE),
                          0);
         testing_expect(visit.pair.all, 64, pattern, sizeof(pattern));
         testing_disconnect(&visit.pair);
@@ -385,12 +384,11 @@ static void what_is_changed_or_cut_is_not_taken(void **state)
         connect_through(&visit, &way);
         forget(fixture);
         atomic_store(&way.conduct, conducts[i]);
-        assert_int_equal(tarn_fabric_write(visit.pair.client, 0, &visit.pair.all->handle, 0, &word, 8,
-                                           TESTING_SECONDS(600)),
-                         -ECONNRESET);
         assert_int_equal(
-            tarn_fabric_receive(visit.pair.server, data, sizeof(data), TESTING_SECONDS(600), &message),
-            conducts[i] == WAY_CHANGES ? -EPROTO : -ECONNRESET);
+            tarn_fabric_write(visit.pair.client, 0, &visit.pair.all->handle, 0, &word, 8, TESTING_LATE),
+            -ECONNRESET);
+        assert_int_equal(tarn_fabric_receive(visit.pair.server, data, sizeof(data), TESTING_LATE, &message),
+                         conducts[i] == WAY_CHANGES ? -EPROTO : -ECONNRESET);
         assert_int_equal(tarn_fabric_mem_load64(visit.pair.all, 0), 0);
         testing_disconnect(&visit.pair);
         leave(&way);
@@ -758,10 +756,10 @@ static void change_keys(void *arg)
                                    .tls); /* this task's scheduler has both */
         testing_fill(data, sizeof(data), round);
         const struct tarn_fabric_handle *handle = &visit.pair.all->handle;
-        assert_int_equal(
-            tarn_fabric_write(visit.pair.client, 0, handle, 0, data, sizeof(data), TESTING_SECONDS(600)), 0);
-        assert_int_equal(
-            tarn_fabric_read(visit.pair.client, 0, handle, 0, back, sizeof(back), TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_write(visit.pair.client, 0, handle, 0, data, sizeof(data), TESTING_LATE),
+                         0);
+        assert_int_equal(tarn_fabric_read(visit.pair.client, 0, handle, 0, back, sizeof(back), TESTING_LATE),
+                         0);
         assert_memory_equal(data, back, sizeof(back));
     }
     close_visit(&visit);

@@ -99,7 +99,7 @@ unsigned testing_descriptors(void)
 
 void testing_expect_descriptors(unsigned count)
 {
-    const uint64_t until_ns = TESTING_SECONDS(600);
+    const uint64_t until_ns = TESTING_LATE;
     while (testing_descriptors() != count && task_now() < until_ns)
         continue;
     assert_int_equal(testing_descriptors(), count);
@@ -161,10 +161,10 @@ void testing_join(struct testing_job *job)
 {
     int value;
     if (job->is_task) {
-        assert_int_equal(task_group_join(&job->group, TESTING_SECONDS(600)), 0);
+        assert_int_equal(task_group_join(&job->group, TESTING_LATE), 0);
         return;
     }
-    assert_int_equal(task_shared_future_wait(&job->ended, TESTING_SECONDS(600), &value), 0);
+    assert_int_equal(task_shared_future_wait(&job->ended, TESTING_LATE, &value), 0);
     if (job->testing->subject->start_thread == NULL)
         assert_int_equal(pthread_join(job->thread, NULL), 0);
 }
@@ -191,7 +191,7 @@ void testing_accept(void *arg)
 {
     struct testing_pair *pair = arg;
     struct tarn_fabric_incoming *incoming;
-    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_LATE, &incoming), 0);
     assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &pair->options, &pair->server), 0);
 }
 
@@ -200,7 +200,7 @@ void testing_connect(struct testing_pair *pair)
     struct testing_job job;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
     assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, &pair->options,
-                                         TESTING_SECONDS(600), &pair->client),
+                                         TESTING_LATE, &pair->client),
                      0);
     testing_join(&job);
 }
@@ -242,7 +242,7 @@ uint64_t testing_await_word(const struct tarn_fabric_region *region, uint64_t of
 {
     const struct tarn_fabric_word word = {.region = region, .offset = offset, .old = old};
     uint32_t index;
-    assert_int_equal(tarn_fabric_wait_any(&word, 1, TESTING_SECONDS(600), &index), 0);
+    assert_int_equal(tarn_fabric_wait_any(&word, 1, TESTING_LATE, &index), 0);
     return tarn_fabric_mem_load64(region, offset);
 }
 
@@ -270,7 +270,7 @@ void testing_expect_failure(struct testing_pair *pair, struct tarn_fabric_op op,
     op.tag = op.tag == 0 ? TESTING_TAG : op.tag;
     tarn_fabric_count(testing_clients(pair->testing), TESTING_TAG, &before);
     tarn_fabric_post(pair->client, &op, 1);
-    assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(600)), error);
+    assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_LATE), error);
     assert_int_equal(tarn_fabric_error(pair->client), error);
     tarn_fabric_count(testing_clients(pair->testing), TESTING_TAG, &after);
     if (op.tag == TESTING_TAG) {
@@ -279,11 +279,9 @@ void testing_expect_failure(struct testing_pair *pair, struct tarn_fabric_op op,
     }
     uint64_t word;
     assert_int_equal(
-        tarn_fabric_read(pair->client, TESTING_TAG, &pair->all->handle, 0, &word, 8, TESTING_SECONDS(600)),
-        error);
-    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(600), &message),
-                     error);
-    assert_int_equal(tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(600), &message),
+        tarn_fabric_read(pair->client, TESTING_TAG, &pair->all->handle, 0, &word, 8, TESTING_LATE), error);
+    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_LATE, &message), error);
+    assert_int_equal(tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_LATE, &message),
                      -ECONNRESET);
     testing_disconnect(pair);
     testing_connect(pair);

@@ -17,8 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TESTING_SECONDS(n) (task_now() + (n)*BASE_NS_PER_SECOND) /* a deadline that ends a test that hangs */
-#define TESTING_SOON       (task_now() + 20000000)               /* a deadline that is meant to pass */
+#define TESTING_SECONDS(n) (task_now() + (n)*BASE_NS_PER_SECOND)
+#define TESTING_LATE       TESTING_SECONDS(600) /* a deadline that ends a test that hangs, on a busy machine, too */
+#define TESTING_SOON       (task_now() + 20000000) /* a deadline that is meant to pass */
 #define TESTING_TAG        3
 
 struct testing_child;

@@ -37,7 +37,7 @@ static struct costs run(struct testing_pair *pair, struct tarn_fabric_op *ops, u
 {
     const struct costs before = costs_of(pair->testing);
     tarn_fabric_post(pair->client, ops, count);
-    assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_fabric_wait(ops, count, TESTING_LATE), 0);
     const struct costs after = costs_of(pair->testing);
     return (struct costs){.requests = after.requests - before.requests,
                           .doorbells = after.doorbells - before.doorbells,
@@ -182,8 +182,7 @@ static void buffers_are_not_copied(struct testing_fabric *testing)
     expect(&pair, "8 WRITE and 8 READ of 16 KiB in a buffer", ops, PARTS, (struct costs){PARTS, 1, 1, 0});
     struct tarn_fabric_op op = {.kind = TARN_FABRIC_SEND, .iov = vectors, .iov_count = PARTS};
     expect(&pair, "SEND of 16 vectors in a buffer", &op, 1, (struct costs){1, 1, 1, 0});
-    assert_int_equal(
-        tarn_fabric_receive(pair.server, received, sizeof(received), TESTING_SECONDS(600), &message), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, received, sizeof(received), TESTING_LATE, &message), 0);
     assert_int_equal(message.bytes, PARTS * PART);
     for (unsigned i = 0; i < PARTS; i++)
         assert_memory_equal(received + (uint64_t)i * PART, vectors[i].iov_base, PART);
@@ -304,7 +303,7 @@ static void memory_may_be_of_large_pages(struct testing_fabric *testing)
         tarn_fabric_region_register(pair.server_domain, pages + AT, BYTES, TARN_FABRIC_MAY_READ, &region), 0);
     assert_int_equal(verbs_handle_address(&region->handle) % LARGE, AT);
     assert_int_equal(tarn_fabric_read(pair.client, 0, &region->handle, BYTES - sizeof(back), back,
-                                      sizeof(back), TESTING_SECONDS(600)),
+                                      sizeof(back), TESTING_LATE),
                      0);
     assert_memory_equal(back, pages + AT + BYTES - sizeof(back), sizeof(back));
     for (uint64_t bit = 1; bit < LARGE / 4096; bit *= 2) { /* a wrong place is no other place of the region */
@@ -353,7 +352,7 @@ static void regions_end_while_they_are_used(struct testing_fabric *testing)
         const struct costs before = costs_of(testing);
         tarn_fabric_post(pair.client, ops, count);
         tarn_fabric_region_free(region);
-        assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_wait(ops, count, TESTING_LATE), 0);
         testing_expect(pair.all, 0, memory, LONG);
         const struct costs after = costs_of(testing);
         assert_int_equal(after.copied_bytes - before.copied_bytes, round == 2 ? LONG - bytes : 0);

@@ -137,8 +137,7 @@ static void hellos_that_are_none_are_refused(struct testing_fabric *testing)
     assert_int_equal(ask(testing, bytes, verbs_hello_save(&rest, bytes)), -ECONNREFUSED);
     assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
     uint64_t before;
-    assert_int_equal(tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_SECONDS(600), &before),
-                     0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_LATE, &before), 0);
     testing_pair_close(&pair);
 }
 
@@ -169,7 +168,7 @@ static void expect_death(struct testing_pair *pair, int error, int or_error)
     uint8_t data[64];
     int received;
     do
-        received = tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(600), &message);
+        received = tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_LATE, &message);
     while (received == 0);
     assert_int_equal(received, received == or_error ? or_error : error);
     testing_disconnect(pair);
@@ -283,8 +282,7 @@ static void accept_many(void *arg)
     struct crowd *crowd = arg;
     for (unsigned i = 0; i < MANY; i++) {
         struct tarn_fabric_incoming *incoming;
-        assert_int_equal(tarn_fabric_listener_wait(crowd->pair->listener, TESTING_SECONDS(600), &incoming),
-                         0);
+        assert_int_equal(tarn_fabric_listener_wait(crowd->pair->listener, TESTING_LATE, &incoming), 0);
         assert_int_equal(tarn_fabric_accept(incoming, crowd->pair->server_domain, &small, &crowd->servers[i]),
                          0);
     }
@@ -354,13 +352,11 @@ static void two_hundred_at_once(struct testing_fabric *testing)
     crowd.pair = &pair;
     testing_start(testing, &job, 0, accept_many, &crowd);
     for (unsigned i = 0; i < MANY; i++)
-        assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &small,
-                                             TESTING_SECONDS(600), &clients[i]),
-                         0);
+        assert_int_equal(
+            tarn_fabric_connect(pair.client_domain, testing->address, &small, TESTING_LATE, &clients[i]), 0);
     testing_join(&job);
     for (unsigned i = 0; i < MANY; i++) {
-        assert_int_equal(
-            tarn_fabric_faa(clients[i], 0, &pair.all->handle, 0, 1, TESTING_SECONDS(600), &before), 0);
+        assert_int_equal(tarn_fabric_faa(clients[i], 0, &pair.all->handle, 0, 1, TESTING_LATE, &before), 0);
         assert_int_equal(before, i);
     }
     const struct resources all = count_resources();
@@ -396,7 +392,7 @@ static void each_device_has_its_own_addresses(struct testing_fabric *testing)
 static bool flights_end(struct verbs_connection *connection)
 {
     bool over = false, well = false;
-    for (uint64_t until_ns = TESTING_SECONDS(600); !over; (void)task_sleep(1000000)) {
+    for (uint64_t until_ns = TESTING_LATE; !over; (void)task_sleep(1000000)) {
         base_spin_lock(&connection->lock);
         verbs_poll_locked(connection);
         over = connection->has_failed || connection->done_count == connection->posted;
@@ -421,7 +417,7 @@ static void who_is_fenced_writes_no_more(struct testing_fabric *testing)
     for (unsigned fenced = 0; fenced < 2; fenced++) {
         memset(client->ring.memory, 0x11 + (int)fenced, 8);
         if (fenced == 1)
-            assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(600)), 0);
+            assert_int_equal(tarn_fabric_fence(pair.server, TESTING_LATE), 0);
         post_by_hand(&pair,
                      (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
                                           .wr.rdma = {.remote_addr = verbs_handle_address(all),
@@ -461,7 +457,7 @@ static void what_is_refused_is_named(void **state)
         {.kind = TARN_FABRIC_FAA, .handle = &longer, .offset = TESTING_BYTES, .operand = 1},
         {.kind = TARN_FABRIC_READ, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1}};
     tarn_fabric_post(pair.client, ops, base_array_count(ops));
-    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(600)), -EACCES);
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_LATE), -EACCES);
     assert_int_equal(ops[0].result, 0);
     testing_pair_close(&pair);
     testing_close(&testing);
@@ -492,12 +488,10 @@ static void a_host_that_is_gone_is_noticed(struct testing_fabric *testing)
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
     set_link("eth1", false);
-    for (uint64_t until_ns = TESTING_SECONDS(600);
-         tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
+    for (uint64_t until_ns = TESTING_LATE; tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
         (void)task_sleep(1000000);
     assert_int_equal(tarn_fabric_error(pair.server), -ECONNRESET);
-    for (uint64_t until_ns = TESTING_SECONDS(600);
-         tarn_fabric_error(pair.client) == 0 && task_now() < until_ns;)
+    for (uint64_t until_ns = TESTING_LATE; tarn_fabric_error(pair.client) == 0 && task_now() < until_ns;)
         (void)task_sleep(1000000);
     assert_int_equal(tarn_fabric_error(pair.client), -ECONNRESET);
     testing_pair_close(&pair);

@@ -10,17 +10,16 @@ static void swaps_and_adds(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, NULL);
     const struct tarn_fabric_handle *all = &pair.all->handle;
     tarn_fabric_mem_store64(pair.all, 16, 5);
-    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 6, TESTING_SECONDS(600), &before), 0);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 6, TESTING_LATE, &before), 0);
     assert_int_equal(before, 5);
-    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 7, TESTING_SECONDS(600), &before), 0);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 7, TESTING_LATE, &before), 0);
     assert_int_equal(before, 6);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 16), 6);
-    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, UINT64_MAX, TESTING_SECONDS(600), &before), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, UINT64_MAX, TESTING_LATE, &before), 0);
     assert_int_equal(before, 6);
-    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, 0, TESTING_SECONDS(600), &before), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, 0, TESTING_LATE, &before), 0);
     assert_int_equal(before, 5);
-    assert_int_equal(
-        tarn_fabric_faa(pair.client, 1, all, TESTING_BYTES - 8, 3, TESTING_SECONDS(600), &before), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, TESTING_BYTES - 8, 3, TESTING_LATE, &before), 0);
     assert_int_equal(before, 0);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - 8), 3);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), 0);
@@ -59,7 +58,7 @@ static uint64_t swap_word(const struct contender *contender, uint64_t offset, ui
     int error = contender->connection == NULL
                     ? tarn_fabric_mem_cas64(region, offset, compare, operand, &before)
                     : tarn_fabric_cas(contender->connection, 2, &region->handle, offset, compare, operand,
-                                      TESTING_SECONDS(600), &before);
+                                      TESTING_LATE, &before);
     assert_int_equal(error, 0);
     return before;
 }
@@ -70,7 +69,7 @@ static void add_to_word(struct contender *contender, uint64_t offset)
     uint64_t before;
     int error = contender->connection == NULL ? tarn_fabric_mem_faa64(region, offset, 2, &before)
                                               : tarn_fabric_faa(contender->connection, 2, &region->handle,
-                                                                offset, 2, TESTING_SECONDS(600), &before);
+                                                                offset, 2, TESTING_LATE, &before);
     assert_int_equal(error, 0);
     assert_int_equal(before % 2, 0);
     if (contender->adds++ % 64 == 0)
@@ -81,8 +80,8 @@ static void add_to_word(struct contender *contender, uint64_t offset)
 
 static void connect_contender(struct contender *contender, struct tarn_fabric_domain *domain)
 {
-    assert_int_equal(tarn_fabric_connect(domain, contender->race->pair->testing->address, NULL,
-                                         TESTING_SECONDS(600), &contender->connection),
+    assert_int_equal(tarn_fabric_connect(domain, contender->race->pair->testing->address, NULL, TESTING_LATE,
+                                         &contender->connection),
                      0);
 }
 
@@ -161,7 +160,7 @@ static void count_up(struct testing_fabric *testing, bool owner_too)
     }
     for (unsigned i = 0; i < connections; i++) {
         struct tarn_fabric_incoming *incoming;
-        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(600), &incoming), 0);
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_LATE, &incoming), 0);
         assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
     }
     for (unsigned i = 0; i < CONTENDERS; i++) {
@@ -268,9 +267,8 @@ static void words_are_whole(struct testing_fabric *testing)
     struct writer writer = {.region = pair.all};
     start_writer(testing, &job, &writer);
     for (unsigned round = 0; round < reads_of(testing); round++) {
-        assert_int_equal(tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, words, sizeof(words),
-                                          TESTING_SECONDS(600)),
-                         0);
+        assert_int_equal(
+            tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, words, sizeof(words), TESTING_LATE), 0);
         for (unsigned i = 0; i < base_array_count(words); i++)
             assert_true(words[i] == PATTERN_A || words[i] == PATTERN_B);
         if (round % 16 == 0)
@@ -303,10 +301,10 @@ static void read_words_whole(struct testing_pair *pair, uint64_t offset)
         ops[i] = whole_read(&pair->readable->handle, offset + i * 8, &vectors[i]);
     }
     tarn_fabric_post(pair->client, ops, BATCH);
-    assert_int_equal(tarn_fabric_wait(ops, BATCH, TESTING_SECONDS(600)), 0);
-    assert_int_equal(tarn_fabric_read_word(pair->client, 0, &pair->readable->handle, offset,
-                                           TESTING_SECONDS(600), &words[BATCH]),
-                     0);
+    assert_int_equal(tarn_fabric_wait(ops, BATCH, TESTING_LATE), 0);
+    assert_int_equal(
+        tarn_fabric_read_word(pair->client, 0, &pair->readable->handle, offset, TESTING_LATE, &words[BATCH]),
+        0);
     for (unsigned i = 0; i <= BATCH; i++)
         assert_true(words[i] == PATTERN_A || words[i] == PATTERN_B);
 }
@@ -356,8 +354,8 @@ static void only_one_aligned_word_is_read_whole(struct testing_fabric *testing)
     if (tarn_fabric_info(testing_clients(testing))->whole_reads) { /* the rights are those of any READ */
         struct tarn_fabric_region *swapped = testing_region(pair.client_domain, 4096, TARN_FABRIC_MAY_SWAP);
         uint64_t word = 99;
-        assert_int_equal(
-            tarn_fabric_read_word(pair.server, 0, &swapped->handle, 0, TESTING_SECONDS(600), &word), -EACCES);
+        assert_int_equal(tarn_fabric_read_word(pair.server, 0, &swapped->handle, 0, TESTING_LATE, &word),
+                         -EACCES);
         assert_int_equal(word, 99);
         tarn_fabric_region_free(swapped);
     }

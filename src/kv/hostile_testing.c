@@ -237,7 +237,7 @@ static void testing_export_open(struct testing_fabric *testing, struct testing_e
 {
     const struct tarn_rpc_connect_options options = {.calls = 1, .request_bytes = 1024, .worker = 0};
     assert_int_equal(rpc_connect(testing_clients(testing), testing->address, &options, REGION_BYTES,
-                                 TESTING_SECONDS(600), &self->rpc),
+                                 TESTING_LATE, &self->rpc),
                      0);
     struct tarn_fabric_region *region;
     assert_int_equal(
@@ -270,7 +270,7 @@ static int testing_export_put(struct testing_export *self, uint64_t offset, uint
                                  .request_bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &request),
                                  .result = result,
                                  .room = sizeof(result),
-                                 .deadline_ns = TESTING_SECONDS(600)};
+                                 .deadline_ns = TESTING_LATE};
     kv_request_save(KV_PUT_REGION, &request, data);
     return tarn_rpc_call(self->rpc, &call);
 }

@@ -118,7 +118,7 @@ struct tarn_rpc_connection *testing_client(struct testing_calls *calls,
 {
     struct tarn_rpc_connection *connection;
     assert_int_equal(tarn_rpc_connect(testing_clients(calls->testing), calls->testing->address, options,
-                                      TESTING_SECONDS(600), &connection),
+                                      TESTING_LATE, &connection),
                      0);
     return connection;
 }

@@ -201,7 +201,7 @@ static void let_deadlines_pass(struct testing_calls *calls)
     calls->counts.nobody_wakes = false;
     calls->counts.nap_ns = 0;
     testing_expect_echo(calls->connection, ECHO, 100, 1);
-    assert_int_equal(testing_plain_call(calls->connection, NAP, TESTING_SECONDS(600), &call), 0);
+    assert_int_equal(testing_plain_call(calls->connection, NAP, TESTING_LATE, &call), 0);
     struct tarn_rpc_call_stats stats;
     tarn_rpc_call_stats(calls->connection, &stats);
     assert_int_equal(stats.timed_out, timed_out);
@@ -381,7 +381,7 @@ static void end_server(struct testing_calls *calls)
     }
     assert_true(calls->counts.naps <= base_array_count(posted));
     struct tarn_rpc_call call;
-    error = testing_plain_call(calls->connection, ECHO, TESTING_SECONDS(600), &call);
+    error = testing_plain_call(calls->connection, ECHO, TESTING_LATE, &call);
     assert_true(error == -ECONNRESET || error == -EPIPE);
     tarn_rpc_disconnect(calls->connection);
 }
@@ -488,21 +488,20 @@ static void strangers_are_refused(struct testing_fabric *testing)
     struct tarn_fabric_domain *domain;
     testing_serve(testing, &calls, &few);
     assert_int_equal(tarn_fabric_domain_open(testing_clients(testing), NULL, &domain), 0);
-    assert_int_equal(tarn_fabric_connect(domain, testing->address, NULL, TESTING_SECONDS(600), &raw),
-                     -ECONNREFUSED);
+    assert_int_equal(tarn_fabric_connect(domain, testing->address, NULL, TESTING_LATE, &raw), -ECONNREFUSED);
     tarn_fabric_domain_close(domain);
     const struct tarn_rpc_connect_options nobody = {.worker = 200}, endless = {.request_bytes = UINT32_MAX};
-    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &endless,
-                                      TESTING_SECONDS(600), &connections[0]),
-                     -EINVAL);
-    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &nobody,
-                                      TESTING_SECONDS(600), &connections[0]),
-                     -ECONNREFUSED);
+    assert_int_equal(
+        tarn_rpc_connect(testing_clients(testing), testing->address, &endless, TESTING_LATE, &connections[0]),
+        -EINVAL);
+    assert_int_equal(
+        tarn_rpc_connect(testing_clients(testing), testing->address, &nobody, TESTING_LATE, &connections[0]),
+        -ECONNREFUSED);
     for (unsigned i = 0; i < 2; i++)
         connections[i] = testing_client(&calls, NULL);
-    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, NULL, TESTING_SECONDS(600),
-                                      &connections[2]),
-                     -ECONNREFUSED);
+    assert_int_equal(
+        tarn_rpc_connect(testing_clients(testing), testing->address, NULL, TESTING_LATE, &connections[2]),
+        -ECONNREFUSED);
     for (unsigned i = 0; i < 2; i++) {
         testing_expect_echo(connections[i], ECHO, 20, i);
         tarn_rpc_disconnect(connections[i]);
@@ -574,7 +573,7 @@ enum { CONNECTIONS = base_array_count(testing_ways) };
 static void wake_when_all_nap(void *arg)
 {
     struct testing_service *service = arg;
-    const uint64_t deadline_ns = TESTING_SECONDS(600);
+    const uint64_t deadline_ns = TESTING_LATE;
     while (service->naps < CONNECTIONS && task_now() < deadline_ns)
         (void)task_sleep(BASE_NS_PER_MS / 10);
     assert_int_equal(service->naps, CONNECTIONS);

@@ -39,7 +39,7 @@ static int testing_stranger_connect(struct testing_calls *calls, struct testing_
     const struct tarn_fabric_connect_options options = {.data = bytes, .data_bytes = sizeof(bytes)};
     const void *data;
     rpc_hello_save(&hello, bytes);
-    int error = tarn_fabric_connect(stranger->domain, calls->testing->address, &options, TESTING_SECONDS(600),
+    int error = tarn_fabric_connect(stranger->domain, calls->testing->address, &options, TESTING_LATE,
                                     &stranger->connection);
     if (error != 0)
         return error;
@@ -64,7 +64,7 @@ static void testing_stranger_enter(struct testing_calls *calls, struct testing_s
 /** Have the worker look. @return as tarn_fabric_send() */
 static int testing_poke(struct testing_stranger *stranger)
 {
-    return tarn_fabric_send(stranger->connection, 0, NULL, 0, TESTING_SECONDS(600));
+    return tarn_fabric_send(stranger->connection, 0, NULL, 0, TESTING_LATE);
 }
 
 /** WRITE somewhere into the server's region. @return as tarn_fabric_write() */
@@ -72,7 +72,7 @@ static int testing_scribble(struct testing_stranger *stranger, uint64_t offset, 
                             uint64_t count)
 {
     return tarn_fabric_write(stranger->connection, 0, &stranger->answer.handle, offset, bytes, count,
-                             TESTING_SECONDS(600));
+                             TESTING_LATE);
 }
 
 /** The server has ended the stranger's connection, or does so soon. */
@@ -82,7 +82,7 @@ static void testing_expect_end(struct testing_stranger *stranger)
     uint8_t room[4096];
     int error;
     do {
-        error = tarn_fabric_receive(stranger->connection, room, sizeof(room), TESTING_SECONDS(600), &message);
+        error = tarn_fabric_receive(stranger->connection, room, sizeof(room), TESTING_LATE, &message);
     } while (error == 0);
     assert_true(error == -ECONNRESET || error == -EPIPE);
 }
@@ -98,7 +98,7 @@ static void fill_with_rubbish(struct base_random *random, uint8_t *bytes, uint64
 static void testing_try(struct tarn_fabric_connection *connection, struct tarn_fabric_op op)
 {
     tarn_fabric_post(connection, &op, 1);
-    int error = tarn_fabric_wait(&op, 1, TESTING_SECONDS(600));
+    int error = tarn_fabric_wait(&op, 1, TESTING_LATE);
     assert_true(error <= 0);
 }
 
@@ -176,7 +176,7 @@ static void expect_result(struct testing_stranger *stranger, uint64_t number)
     do {
         assert_int_equal(tarn_fabric_read(stranger->connection, 0, &stranger->answer.handle,
                                           rpc_result_offset(&stranger->theirs, number), bytes, sizeof(bytes),
-                                          TESTING_SECONDS(600)),
+                                          TESTING_LATE),
                          0);
     } while (!rpc_header_load(bytes + RPC_MARK_BYTES, &header) || header.sequence != number);
     assert_int_equal(header.word, 0);
@@ -274,8 +274,8 @@ static void slots_of_others_are_out_of_reach(struct testing_fabric *testing)
     testing_serve(testing, &calls, NULL);
     testing_stranger_enter(&calls, &one);
     testing_stranger_enter(&calls, &other);
-    assert_int_equal(
-        tarn_fabric_read(one.connection, 0, &other.answer.handle, 0, word, 8, TESTING_SECONDS(600)), -EACCES);
+    assert_int_equal(tarn_fabric_read(one.connection, 0, &other.answer.handle, 0, word, 8, TESTING_LATE),
+                     -EACCES);
     assert_int_equal(tarn_fabric_error(other.connection), 0);
     testing_stranger_close(&one);
     testing_stranger_close(&other);
@@ -303,7 +303,7 @@ static void answer_rubbish(void *arg)
     uint8_t bytes[RPC_HELLO_BYTES];
     const void *data;
     base_random_init(&random, 11);
-    assert_int_equal(tarn_fabric_listener_wait(impostor->listener, TESTING_SECONDS(600), &incoming), 0);
+    assert_int_equal(tarn_fabric_listener_wait(impostor->listener, TESTING_LATE, &incoming), 0);
     uint32_t count = tarn_fabric_incoming_data(incoming, &data);
     assert_int_equal(rpc_hello_load(data, count, &impostor->caller), 0);
     struct rpc_hello hello = impostor->caller;
@@ -339,9 +339,9 @@ static void rubbish_is_no_result(struct testing_fabric *testing)
         testing_stranger_open(testing->fabric, &impostor.self, TESTING_ROOM);
         assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &impostor.listener), 0);
         testing_start(testing, &job, 1, answer_rubbish, &impostor);
-        assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &options,
-                                          TESTING_SECONDS(600), &connection),
-                         0);
+        assert_int_equal(
+            tarn_rpc_connect(testing_clients(testing), testing->address, &options, TESTING_LATE, &connection),
+            0);
         for (unsigned round = 0; round < 6; round++) {
             struct testing_call one;
             testing_call_init(&one, ECHO, 50, round);
@@ -434,7 +434,7 @@ static void fulfil(void *arg)
     unsigned refused = 0;
     int error;
     while ((error = tarn_rpc_connect(testing_clients(wish->calls->testing), wish->calls->testing->address,
-                                     wish->options, TESTING_SECONDS(600), &connection)) != 0) {
+                                     wish->options, TESTING_LATE, &connection)) != 0) {
         assert_int_equal(error, -ENOBUFS);
         refused++;
         (void)task_sleep(20 * BASE_NS_PER_MS);

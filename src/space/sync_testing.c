@@ -3,7 +3,7 @@
 #include "space/conformance_testing.h"
 #include <tarn/space_sync.h>
 
-#define SOON     TESTING_SECONDS(600)
+#define SOON     TESTING_LATE
 #define CLIENTS  4
 #define AT       24 /* where barriers and queues begin in their region */
 #define CAPACITY 4  /* of queues */

@@ -31,7 +31,7 @@ static void look_again(const struct space_testing *self, uint64_t deadline_ns,
 
 void space_testing_await_servers(const struct space_testing *self, uint64_t count)
 {
-    const uint64_t deadline_ns = TESTING_SECONDS(600);
+    const uint64_t deadline_ns = TESTING_LATE;
     struct space_master_stats stats;
     do
         look_again(self, deadline_ns, &stats);
@@ -40,7 +40,7 @@ void space_testing_await_servers(const struct space_testing *self, uint64_t coun
 
 void space_testing_await_free(const struct space_testing *self, uint64_t count)
 {
-    const uint64_t deadline_ns = TESTING_SECONDS(600);
+    const uint64_t deadline_ns = TESTING_LATE;
     struct space_master_stats stats;
     do
         look_again(self, deadline_ns, &stats);
@@ -76,8 +76,7 @@ struct tarn_space *space_testing_connect(const struct space_testing *self)
 {
     struct tarn_space *space;
     assert_int_equal(
-        tarn_space_connect(testing_clients(self->testing), self->both, NULL, TESTING_SECONDS(600), &space),
-        0);
+        tarn_space_connect(testing_clients(self->testing), self->both, NULL, TESTING_LATE, &space), 0);
     return space;
 }
 
@@ -149,15 +148,15 @@ struct tarn_space_namespace *space_testing_namespace(struct tarn_space *space, c
                                                      uint64_t chunks)
 {
     struct tarn_space_namespace *of;
-    assert_int_equal(tarn_space_create_ns(space, name, NULL, 0, TESTING_SECONDS(600), &of), 0);
+    assert_int_equal(tarn_space_create_ns(space, name, NULL, 0, TESTING_LATE, &of), 0);
     if (chunks > 0)
-        assert_int_equal(tarn_space_reserve(of, chunks * TESTING_CHUNK_BYTES, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_space_reserve(of, chunks * TESTING_CHUNK_BYTES, TESTING_LATE), 0);
     return of;
 }
 
 void space_testing_delete(struct tarn_space_namespace *of)
 {
-    assert_int_equal(tarn_space_delete_ns(of, TESTING_SECONDS(600)), 0);
+    assert_int_equal(tarn_space_delete_ns(of, TESTING_LATE), 0);
     tarn_space_leave_ns(of);
 }
 
@@ -166,7 +165,7 @@ struct tarn_space_region *space_testing_alloc(struct tarn_space_namespace *of, u
 {
     const struct tarn_space_alloc_options options = {.memory_class = memory_class};
     struct tarn_space_region *region;
-    assert_int_equal(tarn_space_alloc(of, bytes, &options, TESTING_SECONDS(600), &region), 0);
+    assert_int_equal(tarn_space_alloc(of, bytes, &options, TESTING_LATE, &region), 0);
     return region;
 }
 
@@ -177,7 +176,7 @@ struct tarn_space_region *space_testing_begin(struct tarn_space_region *region, 
     int error;
     do
         error = tarn_space_begin(region, first * TESTING_CHUNK_BYTES, chunks * TESTING_CHUNK_BYTES,
-                                 TESTING_SECONDS(600), &draft);
+                                 TESTING_LATE, &draft);
     while (error == -ENOSPC && task_sleep(BASE_NS_PER_MS) == 0);
     assert_int_equal(error, 0);
     return draft;

@@ -70,7 +70,7 @@ static void write_in_one_and_read_in_the_other(struct testing_fabric *testing)
             words[i] = round;
         tarn_fabric_post(sharers.second.client, &ops[1], 1);
         tarn_fabric_post(sharers.first.client, &ops[0], 1);
-        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(600)), 0);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_LATE), 0);
         for (unsigned i = 0; i < WORDS; i++) {
             assert_true(back[i] == round || back[i] == round - 1);
             news += back[i] == round;
@@ -100,7 +100,7 @@ static void read_a_whole_word(struct testing_fabric *testing)
     uint64_t word = 0;
     testing_pair_open(testing, &pair, NULL);
     assert_int_equal(tarn_fabric_info(testing->fabric)->whole_reads, expected_error == 0);
-    assert_int_equal(tarn_fabric_read_word(pair.client, 0, &pair.all->handle, 8, TESTING_SECONDS(600), &word),
+    assert_int_equal(tarn_fabric_read_word(pair.client, 0, &pair.all->handle, 8, TESTING_LATE, &word),
                      expected_error);
     testing_pair_close(&pair);
 }
@@ -142,7 +142,7 @@ static void take_back_while_it_is_used(struct testing_fabric *testing, enum tarn
         uint8_t *memory = sharers.first.all->memory + sharers.at;
         uint64_t before[WORDS], after[WORDS];
         memcpy(before, memory, sizeof(before));
-        int error = tarn_fabric_wait(&op, 1, TESTING_SECONDS(600));
+        int error = tarn_fabric_wait(&op, 1, TESTING_LATE);
         assert_true(error == 0 || error == -EACCES);
         error == 0 ? done_count++ : refused_count++;
         (void)task_sleep(20000000);
