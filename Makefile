@@ -41,14 +41,14 @@ bench: program ## print the benchmarks' results, a JSON line each (BENCH="task d
 	@for name in $(BENCH); do build/tarn-lab $$name --json || exit; done
 
 .PHONY: asan
-asan: ## run the tests with the address and undefined behaviour sanitizers
+asan: ## run all tests with the address and undefined behaviour sanitizers, in an hour
 	@tools/packages test
-	@tools/test --all asan
+	@tools/test --whole asan
 
 .PHONY: tsan
-tsan: ## run the tests with the thread sanitizer
+tsan: ## run all tests with the thread sanitizer, in an hour or two
 	@tools/packages test
-	@tools/test --all tsan
+	@tools/test --whole tsan
 
 .PHONY: fuzz
 fuzz: ## fuzz every target for SECONDS=60, or one (TARGET=name)
