@@ -20,6 +20,7 @@ extern const struct bench_verb lab_verb_rpc;
 extern const struct bench_verb lab_verb_rstore;
 extern const struct bench_verb lab_verb_space;
 extern const struct bench_verb lab_verb_hash;
+extern const struct bench_verb lab_verb_tree;
 extern const struct bench_verb lab_verb_speed;
 extern const struct bench_verb lab_verb_task;
 extern const struct bench_verb lab_verb_ycsb;

@@ -25,11 +25,16 @@ struct lab_ycsb_place {
     struct base_account *account;
     uint64_t memory_bytes; /* all together, page cache included */
     uint64_t records_max;
-    bool direct; /* past the page cache, where the engine can */
+    bool direct;    /* past the page cache, where the engine can */
+    bool in_memory; /* all records stay in memory, and none is kept: the folder is in memory, too */
     uint32_t value_bytes;
     _Atomic bool said;
     char why[LAB_YCSB_WHY_ROOM]; /* the first error, in the engine's words */
 };
+
+/** Shows a record where it lies. */
+typedef void lab_ycsb_show_function(void *arg, const void *key, size_t key_bytes, const void *value,
+                                    size_t value_bytes);
 
 /* Calls come from several threads at once, each with a session. An error but -ENOENT and -EBADMSG is said. */
 struct lab_ycsb_engine {
@@ -70,6 +75,11 @@ struct lab_ycsb_engine {
 
     /** @param value  value_bytes @return 0; negative errno */
     int (*put)(void *session, const void *key, size_t key_bytes, const void *value);
+
+    /** Show some records in the order of their keys, from the first that is not less than a key. NULL: not measured
+     * @return 0; negative errno */
+    int (*scan)(void *session, const void *key, size_t key_bytes, uint32_t count,
+                lab_ycsb_show_function *show, void *arg);
 };
 
 extern const struct lab_ycsb_engine lab_ycsb_tarn;

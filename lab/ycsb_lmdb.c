@@ -18,7 +18,11 @@
     X(mdb_txn_renew)                                                                                         \
     X(mdb_dbi_open)                                                                                          \
     X(mdb_get)                                                                                               \
-    X(mdb_put)
+    X(mdb_put)                                                                                               \
+    X(mdb_cursor_open)                                                                                       \
+    X(mdb_cursor_renew)                                                                                      \
+    X(mdb_cursor_get)                                                                                        \
+    X(mdb_cursor_close)
 
 enum {
     FILE_MODE = 0600,
@@ -38,6 +42,7 @@ struct store {
 struct session {
     const struct store *store;
     MDB_txn *reading;
+    MDB_cursor *cursor; /* of scans; NULL: none has been yet */
 };
 
 static int say(const struct store *store, const char *what, int result)
@@ -68,9 +73,9 @@ static int open_environment(struct store *store, bool sync)
     if (result != 0)
         return result;
     result = calls.mdb_env_set_mapsize(store->env, base_align_up(map_bytes, BASE_PAGE_BYTES));
+    const unsigned flags = MDB_NORDAHEAD | (sync ? 0 : MDB_NOSYNC) | (place->in_memory ? MDB_WRITEMAP : 0);
     if (result == 0)
-        result =
-            calls.mdb_env_open(store->env, place->folder, MDB_NORDAHEAD | (sync ? 0 : MDB_NOSYNC), FILE_MODE);
+        result = calls.mdb_env_open(store->env, place->folder, flags, FILE_MODE);
     if (result == 0)
         result = open_table(store);
     if (result != 0)
@@ -108,6 +113,8 @@ static int open_session(void *arg, void *ret_session)
 static void close_session(void *arg)
 {
     struct session *session = arg;
+    if (session->cursor != NULL)
+        calls.mdb_cursor_close(session->cursor);
     calls.mdb_txn_abort(session->reading);
 }
 
@@ -149,6 +156,34 @@ static int put_record(void *arg, const void *key, size_t key_bytes, const void *
     return result == 0 ? 0 : say(store, "commit", result);
 }
 
+/* A cursor is made once, and then begun anew with each transaction. */
+static int begin_scan(struct session *session)
+{
+    int result = calls.mdb_txn_renew(session->reading);
+    if (result == 0)
+        result = session->cursor == NULL
+                     ? calls.mdb_cursor_open(session->reading, session->store->dbi, &session->cursor)
+                     : calls.mdb_cursor_renew(session->reading, session->cursor);
+    return result;
+}
+
+static int scan_records(void *arg, const void *key, size_t key_bytes, uint32_t count,
+                        lab_ycsb_show_function *show, void *show_arg)
+{
+    struct session *session = arg;
+    MDB_val name = {.mv_size = key_bytes, .mv_data = (void *)(uintptr_t)key}; /* it has no const */
+    MDB_val found;
+    int result = begin_scan(session);
+    if (result == 0)
+        result = calls.mdb_cursor_get(session->cursor, &name, &found, MDB_SET_RANGE);
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        show(show_arg, name.mv_data, name.mv_size, found.mv_data, found.mv_size);
+        result = calls.mdb_cursor_get(session->cursor, &name, &found, MDB_NEXT);
+    }
+    calls.mdb_txn_reset(session->reading);
+    return result == 0 || result == MDB_NOTFOUND ? 0 : say(session->store, "scan", result);
+}
+
 const struct lab_ycsb_engine lab_ycsb_lmdb = {
     .name = "lmdb",
     .library = "liblmdb.so.0",
@@ -163,6 +198,7 @@ const struct lab_ycsb_engine lab_ycsb_lmdb = {
     .session_close = close_session,
     .get = get_record,
     .put = put_record,
+    .scan = scan_records,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_lmdb = {

@@ -36,7 +36,16 @@
     X(rocksdb_readoptions_destroy)                                                                           \
     X(rocksdb_writeoptions_create)                                                                           \
     X(rocksdb_writeoptions_destroy)                                                                          \
-    X(rocksdb_writeoptions_set_sync)
+    X(rocksdb_writeoptions_set_sync)                                                                         \
+    X(rocksdb_writeoptions_disable_WAL)                                                                      \
+    X(rocksdb_create_iterator)                                                                               \
+    X(rocksdb_iter_destroy)                                                                                  \
+    X(rocksdb_iter_seek)                                                                                     \
+    X(rocksdb_iter_next)                                                                                     \
+    X(rocksdb_iter_valid)                                                                                    \
+    X(rocksdb_iter_key)                                                                                      \
+    X(rocksdb_iter_value)                                                                                    \
+    X(rocksdb_iter_get_error)
 
 enum {
     CACHE_SHARE = 3,     /* the part of the memory for blocks: with a half it is killed within minutes */
@@ -75,9 +84,14 @@ static void set_options(struct store *store)
     rocksdb_options_t *options = store->options;
     calls.rocksdb_options_set_create_if_missing(options, 1);
     calls.rocksdb_options_set_compression(options, rocksdb_no_compression);
-    calls.rocksdb_options_set_write_buffer_size(
-        options, base_min(memory / BUFFER_SHARE, (uint64_t)BUFFER_MIB_MAX << 20));
-    calls.rocksdb_options_set_db_write_buffer_size(options, memory / BUFFERS_SHARE);
+    if (place->in_memory) { /* one memtable, which is never full */
+        calls.rocksdb_options_set_write_buffer_size(options, memory);
+        calls.rocksdb_writeoptions_disable_WAL(store->writing, 1);
+    } else {
+        calls.rocksdb_options_set_write_buffer_size(
+            options, base_min(memory / BUFFER_SHARE, (uint64_t)BUFFER_MIB_MAX << 20));
+        calls.rocksdb_options_set_db_write_buffer_size(options, memory / BUFFERS_SHARE);
+    }
     calls.rocksdb_options_set_max_background_jobs(options, BACKGROUND_JOBS);
     calls.rocksdb_options_set_use_direct_reads(options, place->direct);
     calls.rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, place->direct);
@@ -107,7 +121,8 @@ static int open_rocksdb(struct lab_ycsb_place *place, bool sync, void *arg)
     struct store *store = arg;
     char *text = NULL;
     store->place = place;
-    (void)mallopt(M_ARENA_MAX, 1); /* as WiredTiger has */
+    if (!place->in_memory)
+        (void)mallopt(M_ARENA_MAX, 1); /* as WiredTiger has */
     store->cache = calls.rocksdb_cache_create_lru(place->memory_bytes / CACHE_SHARE);
     store->options = calls.rocksdb_options_create();
     store->reading = calls.rocksdb_readoptions_create();
@@ -146,6 +161,25 @@ static int put_record(void *session, const void *key, size_t key_bytes, const vo
     return take_error(store, "put", text);
 }
 
+static int scan_records(void *session, const void *key, size_t key_bytes, uint32_t count,
+                        lab_ycsb_show_function *show, void *arg)
+{
+    const struct store *store = session;
+    char *text = NULL;
+    size_t name_bytes, bytes;
+    rocksdb_iterator_t *iterator = calls.rocksdb_create_iterator(store->db, store->reading);
+    calls.rocksdb_iter_seek(iterator, key, key_bytes);
+    for (uint32_t i = 0; i < count && calls.rocksdb_iter_valid(iterator); i++) {
+        const char *name = calls.rocksdb_iter_key(iterator, &name_bytes);
+        const char *value = calls.rocksdb_iter_value(iterator, &bytes);
+        show(arg, name, name_bytes, value, bytes);
+        calls.rocksdb_iter_next(iterator);
+    }
+    calls.rocksdb_iter_get_error(iterator, &text);
+    calls.rocksdb_iter_destroy(iterator);
+    return take_error(store, "scan", text);
+}
+
 const struct lab_ycsb_engine lab_ycsb_rocksdb = {
     .name = "rocksdb",
     .library = "librocksdb.so", /* of the development package: the one whose headers these are */
@@ -157,6 +191,7 @@ const struct lab_ycsb_engine lab_ycsb_rocksdb = {
     .close = close_rocksdb,
     .get = get_record,
     .put = put_record,
+    .scan = scan_records,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_rocksdb = {

@@ -71,7 +71,11 @@ static int open_connection(struct store *store, bool sync)
                    "),transaction_sync=(enabled=%s,method=fsync),checkpoint=(wait=%d,log_size=%" PRIu64 ")%s",
                    memory - other, log_bytes, sync ? "true" : "false", CHECKPOINT_SECONDS,
                    CHECKPOINT_LOGS * log_bytes, place->direct ? ",direct_io=[data]" : "");
-    (void)mallopt(M_ARENA_MAX, 1); /* its process is its own; with more it takes half as much again */
+    if (place->in_memory)
+        (void)snprintf(configuration, sizeof(configuration),
+                       "create,config_base=false,in_memory=true,cache_size=%" PRIu64, memory);
+    else
+        (void)mallopt(M_ARENA_MAX, 1); /* its process is its own; with more it takes half as much again */
     int result = calls.wiredtiger_open(place->folder, NULL, configuration, &store->connection);
     if (result != 0)
         return result;
@@ -156,6 +160,32 @@ static int put_record(void *arg, const void *key, size_t key_bytes, const void *
     return result == 0 ? 0 : say(store, "put", result);
 }
 
+static int scan_records(void *arg, const void *key, size_t key_bytes, uint32_t count,
+                        lab_ycsb_show_function *show, void *show_arg)
+{
+    const struct session *session = arg;
+    WT_CURSOR *cursor = session->cursor;
+    WT_ITEM name = {.data = key, .size = key_bytes};
+    WT_ITEM value;
+    int order = 0;
+    cursor->set_key(cursor, &name);
+    int result = cursor->search_near(cursor, &order);
+    if (result == 0 && order < 0)
+        result = cursor->next(cursor);
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        result = cursor->get_key(cursor, &name);
+        if (result == 0)
+            result = cursor->get_value(cursor, &value);
+        if (result == 0)
+            show(show_arg, name.data, name.size, value.data, value.size);
+        if (result == 0)
+            result = cursor->next(cursor);
+    }
+    int error = result == 0 || result == WT_NOTFOUND ? 0 : say(session->store, "scan", result);
+    result = cursor->reset(cursor);
+    return error == 0 && result != 0 ? say(session->store, "scan", result) : error;
+}
+
 const struct lab_ycsb_engine lab_ycsb_wiredtiger = {
     .name = "wiredtiger",
     .library = "libwiredtiger.so.0",
@@ -170,6 +200,7 @@ const struct lab_ycsb_engine lab_ycsb_wiredtiger = {
     .session_close = close_session,
     .get = get_record,
     .put = put_record,
+    .scan = scan_records,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_wiredtiger = {

@@ -251,6 +251,17 @@ base_must_check bool depot_read_post(struct tarn_depot *depot, struct depot_read
                                      enum depot_want want, size_t key_len, bool wait);
 
 /**
+ * Find an entry's record in bytes of the drive that were read.
+ *
+ * @param memory  with all of the record's grains
+ * @param begin   where they lie on the drive
+ * @param ret_record  borrows `memory`; releasing it is allowed, and does nothing
+ * @return false: it is not there, or not good
+ */
+bool depot_read_within(struct tarn_depot *depot, uint8_t *memory, uint64_t begin, uint64_t word,
+                       struct depot_record *ret_record);
+
+/**
  * Wait for it and verify. A record's buffer is held only if 0 is returned. Yields.
  *
  * @return 0; -EBADMSG (not a whole record, or damaged, or not there any more); the drive's error

@@ -53,15 +53,22 @@ static void warm(struct tarn_depot *depot, const struct depot_read *read)
         depot_hot_add(depot->hot, record->grain, read->stamp, &part, 1, read->warms == DEPOT_WARMS_AGAIN);
 }
 
+/* Bytes in which an entry's record lies, and maybe a little more. */
+static uint64_t room_of(struct tarn_depot *depot, uint64_t word)
+{
+    const uint64_t offset = depot_index_address(&depot->index, word) << depot->grain_shift;
+    const uint64_t room = depot_index_grains(&depot->index, word) << depot->grain_shift;
+    return base_min(room,
+                    base_min((uint64_t)depot->record_bytes_max, seglog_store_bytes(depot->log) - offset));
+}
+
 bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t word, enum depot_want want,
                      size_t key_len, bool wait)
 {
     uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
     uint64_t grain = depot_index_address(&depot->index, word);
     uint64_t offset = grain << depot->grain_shift;
-    uint64_t room = depot_index_grains(&depot->index, word) << depot->grain_shift;
-    room =
-        base_min(room, base_min((uint64_t)depot->record_bytes_max, seglog_store_bytes(depot->log) - offset));
+    uint64_t room = room_of(depot, word);
     if (want == DEPOT_WANT_KEY) /* header, an extension, the key */
         room =
             base_min(room, sizeof(struct seglog_record_format) + seglog_extension_bytes(UINT8_MAX) + key_len);
@@ -118,6 +125,21 @@ static int verify(struct tarn_depot *depot, struct depot_read *read)
     if (record->page == NULL && seglog_record_verify_body(bytes, header, depot->check_seed) != 0)
         return -EBADMSG;
     return !depot_is_head(record) || depot_pieces_make_sense(&record->pieces) ? 0 : -EBADMSG;
+}
+
+bool depot_read_within(struct tarn_depot *depot, uint8_t *memory, uint64_t begin, uint64_t word,
+                       struct depot_record *ret_record)
+{
+    const uint64_t grain = depot_index_address(&depot->index, word);
+    struct depot_read read = {.want = DEPOT_WANT_WHOLE,
+                              .begin = begin,
+                              .room = room_of(depot, word),
+                              .stamp = seglog_stamp_at(depot->log, grain),
+                              .record = {.word = word, .grain = grain, .buffer = memory}};
+    if (verify(depot, &read) != 0)
+        return false;
+    *ret_record = read.record;
+    return true;
 }
 
 int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)

@@ -402,6 +402,29 @@ static int write_much(void *arg, const void *key, size_t key_len, const void *va
     return 0;
 }
 
+/* With little memory a scan takes a few records at a time, and shows each of them once. */
+static void scanned_with_little_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct base_account *account = &store_of(fixture)->depot->node->memory;
+    uint32_t failed = 0, passed = 0;
+    testing_put_keys(store_of(fixture), 0, KEYS, "value");
+    open_snapshot(fixture);
+    for (uint64_t left = 64 << 10; passed < 10; left += 1 << 10) {
+        struct visits visits = {.fixture = fixture, .value = "value"};
+        const uint64_t taken = base_account_left(account) - left;
+        assert_int_equal(base_account_take(account, taken), 0);
+        const int error = tarn_depot_snapshot_scan(fixture->snapshot, visit, &visits);
+        base_account_give(account, taken);
+        assert_true(error == 0 || (error == -ENOMEM && passed == 0));
+        for (int i = 0; i < KEYS && error == 0; i++)
+            assert_int_equal(visits.times[i], 1);
+        failed += error != 0;
+        passed += error == 0;
+    }
+    assert_true(failed > 0);
+}
+
 static void ended_in_the_middle(void **state)
 {
     struct fixture *fixture = *state;
@@ -468,6 +491,7 @@ int main(void)
         TEST(memory_is_needed),
         ASYNC_TEST(growth_comes_first),
         cmocka_unit_test_setup_teardown(a_cache_evicts, setup_cache, teardown),
+        TEST(scanned_with_little_memory),
         TEST(ended_in_the_middle),
         TEST(opened_to_read),
         TEST(no_memory_to_open),

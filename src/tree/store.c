@@ -172,7 +172,14 @@ static int load(struct tree_store *store, const struct depot_opening *opening)
     struct tarn_depot_stats stats;
     tarn_depot_stats(store->depot, &stats);
     loading.all = stats.records;
-    return tarn_depot_scan(store->depot, load_record, &loading);
+    struct tarn_depot_snapshot *snapshot; /* it is scanned in the order of the drive */
+    int error = tarn_depot_snapshot_open(store->depot, 0, &snapshot);
+    if (error == 0) {
+        error = tarn_depot_snapshot_scan(snapshot, load_record, &loading);
+        tarn_depot_snapshot_close(snapshot);
+    }
+    return error == -ENOMEM || error == -ECANCELED ? tarn_depot_scan(store->depot, load_record, &loading)
+                                                   : error;
 }
 
 /* Say why a store cannot be opened. @return error */
