@@ -6,9 +6,11 @@
 #include "tree/mega.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 enum { RECORD_BYTES = 192 }; /* of addresses, for a record in nodes and in extents, generously */
 
+#define ALIGNMENT     (UINT64_C(2) << 20) /* of huge pages */
 #define NODE_REGION   1u
 #define EXTENT_REGION 2u
 
@@ -43,18 +45,24 @@ static int close_tree(void *arg)
 static int open_tree(struct lab_ycsb_place *place, bool sync, void *arg)
 {
     struct store *store = arg;
-    const struct tree_mega_options options = {
-        .account = place->account, .memory = &store->nodes, .region = NODE_REGION};
     store->place = place;
     store->bytes = base_align_up(place->records_max * RECORD_BYTES + (UINT64_C(1) << 20), BASE_PAGE_BYTES);
     store->nodes.bytes = store->bytes;
-    store->nodes.memory = base_map_part(place->account, BASE_PAGE_BYTES, store->bytes, 0);
-    store->extent_memory = base_map_part(place->account, BASE_PAGE_BYTES, store->bytes, 0);
+    store->nodes.memory = base_map_part(place->account, ALIGNMENT, store->bytes, 0);
+    store->extent_memory = base_map_part(place->account, ALIGNMENT, store->bytes, 0);
     int error = sync ? -EINVAL : -pthread_rwlock_init(&store->lock, NULL);
     if (error == 0 && (store->nodes.memory == NULL || store->extent_memory == NULL))
         error = -ENOMEM;
+    if (error == 0) {
+        (void)madvise(store->nodes.memory, store->bytes, MADV_HUGEPAGE);
+        (void)madvise(store->extent_memory, store->bytes, MADV_HUGEPAGE);
+    }
     if (error == 0)
         error = tree_extents_open(place->account, store->extent_memory, store->bytes, &store->extents);
+    const struct tree_mega_options options = {.account = place->account,
+                                              .memory = &store->nodes,
+                                              .extents = store->extent_memory,
+                                              .region = NODE_REGION};
     if (error == 0)
         error = tree_mega_open(&options, &store->mega);
     if (error == 0)

@@ -7,7 +7,6 @@
 #define UNITS_MIN       64u
 #define UNITS_MAX       (UINT64_C(1) << 28)        /* that a pointer can tell */
 #define ROOT_UNIT_COUNT (1u << (TREE_CLASSES - 1)) /* which the root may grow into */
-#define FETCHED_LINES   4u                         /* of a node that is about to be searched */
 #define SPLIT_MIN       3u /* entries of a node that is cut in two; one with fewer becomes larger */
 #define NOWHERE         UINT32_MAX
 #define GROUP           16u /* keys that are looked for at the same time */
@@ -139,6 +138,7 @@ int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **r
         return -ENOMEM;
     *mega = (struct tree_mega){.account = options->account,
                                .memory = options->memory,
+                               .extents = options->extents,
                                .region = options->region,
                                .unit_bytes = unit_bytes,
                                .units = (uint32_t)(bytes / unit_bytes),
@@ -185,6 +185,7 @@ static uint32_t go_down(const struct tree_mega *mega, struct tree_key key, struc
             return depth;
         path[depth].entry = tree_node_child_of(node, key);
         unit = tree_pointer_unit(tree_node_child(node, path[depth].entry));
+        mega_fetch_node(mega_node(mega, unit));
     }
 }
 
@@ -199,12 +200,6 @@ int tree_mega_get(const struct tree_mega *mega, struct tree_key key, struct tree
     return 0;
 }
 
-static void fetch_node(const struct tree_node *node)
-{
-    for (uint32_t line = 0; line < FETCHED_LINES; line++)
-        __builtin_prefetch((const uint8_t *)node + line * 64u);
-}
-
 static void get_group(const struct tree_mega *mega, const struct tree_key *keys, uint32_t count,
                       struct tree_value *ret_values)
 {
@@ -212,10 +207,8 @@ static void get_group(const struct tree_mega *mega, const struct tree_key *keys,
     for (uint32_t i = 0; i < count; i++)
         nodes[i] = mega_node(mega, ROOT);
     for (uint32_t level = mega_node(mega, ROOT)->level; level > 0; level--) {
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < count; i++)
             nodes[i] = mega_child(mega, nodes[i], tree_node_child_of(nodes[i], keys[i]));
-            fetch_node(nodes[i]);
-        }
     }
     for (uint32_t i = 0; i < count; i++) {
         bool is_found;

@@ -16,9 +16,11 @@
 struct tree_mega_options {
     struct base_account *account;      /* which pays for what the owner has beside the region */
     struct tarn_fabric_region *memory; /* the region's */
-    uint32_t region;                   /* its number, not 0 */
-    uint32_t unit_bytes;               /* 0: TREE_NODE_BYTES */
-    uint64_t bytes;                    /* of the memory that it takes until tree_mega_grow(); 0: all */
+    const uint8_t *
+        extents; /* the memory in which all places lie: ranges fetch records into the cache. NULL: they do not */
+    uint32_t region;     /* its number, not 0 */
+    uint32_t unit_bytes; /* 0: TREE_NODE_BYTES */
+    uint64_t bytes;      /* of the memory that it takes until tree_mega_grow(); 0: all */
 };
 
 struct tree_mega_stats {

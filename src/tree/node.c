@@ -62,10 +62,11 @@ uint32_t tree_key_common(struct tree_key a, struct tree_key b)
 /* The first four bytes of a key as a number that compares as they do; zeros stand for bytes that it has not. */
 static uint32_t head_of(struct tree_key key)
 {
-    uint8_t bytes[4] = {0};
-    uint32_t head;
-    memcpy(bytes, key.bytes, base_min(key.count, 4u));
-    memcpy(&head, bytes, 4);
+    uint32_t head = 0;
+    if (base_likely(key.count >= 4))
+        memcpy(&head, key.bytes, 4);
+    else
+        memcpy(&head, key.bytes, key.count);
     return __builtin_bswap32(head);
 }
 
@@ -121,16 +122,22 @@ struct tree_key tree_node_key(const struct tree_node *node, uint32_t entry, uint
 
 /* ---- finding ------------------------------------------------------------------------------------ */
 
+/* The first head that is not less, found without a branch that a processor could guess wrong. */
+static uint32_t find_head(const uint32_t *heads, uint32_t count, uint32_t head)
+{
+    const uint32_t *from = heads;
+    for (; count > 1; count -= count / 2)
+        from += count / 2 & -(uint32_t)(from[count / 2 - 1] < head);
+    return (uint32_t)(from - heads) + (count == 1 && *from < head);
+}
+
 uint32_t tree_node_find(const struct tree_node *node, struct tree_key key, bool *ret_found)
 {
     const struct tree_key rest = rest_of(node, key);
     const uint32_t head = head_of(rest), *heads = heads_of(node), count = node->count;
-    uint32_t first = 0, end = 0;
-    for (uint32_t i = 0; i < count;
-         i++) { /* without a branch, so that the compiler compares several at once */
-        first += heads[i] < head;
-        end += heads[i] <= head;
-    }
+    uint32_t first = find_head(heads, count, head), end = first;
+    while (end < count && heads[end] == head)
+        end++;
     *ret_found = false;
     while (first < end) {
         const uint32_t middle = (first + end) / 2;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NODE_REGION 1u
 #define ROOM_MAX    (UINT64_C(64) << 30) /* of nodes, and of extents */
@@ -198,18 +199,30 @@ static int refuse_store(const struct tree_store *store, const char *path, int er
     return error;
 }
 
+/* Addresses of which only what is used is charged, and huge pages where there are any. */
+static uint8_t *map_addresses(struct base_account *account, uint64_t bytes)
+{
+    uint8_t *memory = base_map_part(account, STEP_BYTES, bytes, STEP_BYTES);
+    if (memory != NULL)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
 static int map_memory(struct tree_store *store)
 {
     struct base_account *account = &store->node->memory;
-    const struct tree_mega_options options = {
-        .account = account, .memory = &store->nodes, .region = NODE_REGION, .bytes = STEP_BYTES};
-    store->nodes.memory = base_map_part(account, BASE_PAGE_BYTES, store->room_bytes, STEP_BYTES);
+    store->nodes.memory = map_addresses(account, store->room_bytes);
     store->nodes.bytes = store->room_bytes;
     store->node_bytes = store->nodes.memory == NULL ? 0 : STEP_BYTES;
-    store->extent_memory = base_map_part(account, BASE_PAGE_BYTES, store->room_bytes, STEP_BYTES);
+    store->extent_memory = map_addresses(account, store->room_bytes);
     store->extent_bytes = store->extent_memory == NULL ? 0 : STEP_BYTES;
     if (store->nodes.memory == NULL || store->extent_memory == NULL)
         return -ENOMEM;
+    const struct tree_mega_options options = {.account = account,
+                                              .memory = &store->nodes,
+                                              .extents = store->extent_memory,
+                                              .region = NODE_REGION,
+                                              .bytes = STEP_BYTES};
     int error = tree_extents_open(account, store->extent_memory, store->room_bytes, &store->extents);
     return error != 0 ? error : tree_mega_open(&options, &store->mega);
 }
