@@ -184,6 +184,9 @@ base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_jso
 /** Civil time at which an order of tarn_depot_flush_all() is carried out; 0: none is pending. Any thread or task. */
 uint64_t depot_flush_when(const struct tarn_depot *depot);
 
+/** The sequence below which all records were flushed: it changes with each flush that is carried out. */
+uint64_t depot_gone_sequence(const struct tarn_depot *depot);
+
 /* A get's error: the key is there, its info is set, and its value lies in pieces: tarn_depot_read() has it.
  */
 #define DEPOT_IN_PIECES (-E2BIG)

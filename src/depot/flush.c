@@ -43,6 +43,11 @@ uint64_t depot_flush_when(const struct tarn_depot *depot)
     return atomic_load_explicit(&depot->flush_when_ns, memory_order_acquire);
 }
 
+uint64_t depot_gone_sequence(const struct tarn_depot *depot)
+{
+    return atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
+}
+
 /* All key locks held. */
 static void carry_out_due(struct tarn_depot *depot)
 {

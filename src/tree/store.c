@@ -75,26 +75,39 @@ int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tre
 
 /* ---- all records ---------------------------------------------------------------------------------- */
 
-/* Carry out an order, or note one for later. @param is_due  it was noted, and has come */
-static int flush_records(struct tree_store *store, uint64_t when_ns, bool is_due)
+/* Forget all records. All key locks are held. */
+static void forget_all(struct tree_store *store)
 {
-    int error = 0;
-    for (uint32_t i = 0; i < KEY_LOCKS; i++) /* so that no change is on its way */
+    store->gone_sequence = depot_gone_sequence(store->depot);
+    tree_store_lock(store);
+    tree_mega_clear(store->mega);
+    tree_extents_clear(store->extents);
+    store->sweep_count = 0;
+    tree_store_unlock(store);
+}
+
+/* Have the depot carry out an order, or note it, and forget what it has forgotten: it may have carried out by itself one whose
+ * moment has come. All key locks are held, so that no change is between the two. */
+static int order_flush(struct tree_store *store, uint64_t when_ns)
+{
+    int error = tarn_depot_flush_all(store->depot, when_ns);
+    if (depot_gone_sequence(store->depot) != store->gone_sequence)
+        forget_all(store);
+    atomic_store(&store->flush_when_ns, depot_flush_when(store->depot));
+    return error;
+}
+
+/* Carry out the order that has come, if there is one, and then another. @param when_ns  NULL: there is no other */
+static int flush_records(struct tree_store *store, const uint64_t *when_ns)
+{
+    for (uint32_t i = 0; i < KEY_LOCKS; i++)
         task_mutex_lock_firmly(&store->key_locks[i]);
-    if (!is_due || atomic_load(&store->flush_when_ns) == when_ns) { /* else others were faster */
-        const bool is_later = when_ns > task_wall(store->node);
-        error = tarn_depot_flush_all(store->depot, when_ns);
-        const bool is_noted = error == 0 || is_due; /* by the depot, durably */
-        if (is_noted)
-            atomic_store(&store->flush_when_ns, is_later ? when_ns : 0);
-        if (is_noted && !is_later) {
-            tree_store_lock(store);
-            tree_mega_clear(store->mega);
-            tree_extents_clear(store->extents);
-            store->sweep_count = 0;
-            tree_store_unlock(store);
-        }
+    const uint64_t pending_ns = atomic_load(&store->flush_when_ns);
+    if (pending_ns != 0 && pending_ns <= task_wall(store->node) && order_flush(store, pending_ns) != 0) {
+        forget_all(store); /* it is durable that this was ordered: the next opening carries it out */
+        atomic_store(&store->flush_when_ns, 0);
     }
+    int error = when_ns == NULL ? 0 : order_flush(store, *when_ns);
     for (uint32_t i = 0; i < KEY_LOCKS; i++)
         task_mutex_unlock(&store->key_locks[i]);
     return error;
@@ -102,14 +115,14 @@ static int flush_records(struct tree_store *store, uint64_t when_ns, bool is_due
 
 int tree_store_flush(struct tree_store *store, uint64_t when_ns)
 {
-    return flush_records(store, when_ns, false);
+    return flush_records(store, &when_ns);
 }
 
 void tree_store_flush_if_due(struct tree_store *store)
 {
     const uint64_t when_ns = atomic_load_explicit(&store->flush_when_ns, memory_order_acquire);
     if (base_unlikely(when_ns != 0) && task_wall(store->node) >= when_ns)
-        (void)flush_records(store, when_ns, true);
+        (void)flush_records(store, NULL);
 }
 
 /* ---- opening -------------------------------------------------------------------------------------- */
@@ -287,6 +300,7 @@ int tree_store_open(struct tarn_node *node, const char *path, const struct tree_
         return error;
     }
     atomic_store(&store->flush_when_ns, depot_flush_when(store->depot));
+    store->gone_sequence = depot_gone_sequence(store->depot);
     error = depot_is_cache(store->depot) ? -EINVAL : load(store, options->opening);
     if (error != 0) {
         (void)refuse_store(store, path, error);

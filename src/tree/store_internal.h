@@ -30,6 +30,7 @@ struct tree_store {
     struct task_mutex key_locks[KEY_LOCKS];
     struct base_log_limit full_limit; /* how often it is said that there is no room */
     _Atomic uint64_t flush_when_ns;   /* civil time at which all records go; 0: no order is pending */
+    uint64_t gone_sequence;           /* the depot's when all records went last; guarded by all key locks */
     _Atomic uint64_t expired, reclaimed;
     _Atomic uint32_t new_keys; /* that were put since it was opened */
 

@@ -389,6 +389,26 @@ static void a_flush_comes_when_it_is_due(void **state)
     close_fixture(fixture);
 }
 
+/* An order that has come is carried out though another one takes its place; one that has not is replaced. */
+static void a_flush_that_is_due_is_not_replaced(void **state)
+{
+    struct fixture *fixture = open_fixture(0);
+    (void)state;
+    assert_int_equal(put_text(fixture, "a", "1", NULL), 0);
+    assert_int_equal(tree_store_flush(fixture->store, BEGIN + BASE_NS_PER_SECOND), 0);
+    assert_int_equal(tree_store_flush(fixture->store, BEGIN + 2 * BASE_NS_PER_SECOND), 0);
+    atomic_fetch_add(&fixture->clock.wall_ns, BASE_NS_PER_SECOND);
+    expect_text(fixture, "a", "1");
+    atomic_fetch_add(&fixture->clock.wall_ns, BASE_NS_PER_SECOND);
+    assert_int_equal(tree_store_flush(fixture->store, BEGIN + 3 * BASE_NS_PER_SECOND), 0);
+    expect_text(fixture, "a", NULL);
+    assert_int_equal(put_text(fixture, "b", "2", NULL), 0);
+    open_again(fixture, true);
+    expect_text(fixture, "a", NULL);
+    expect_text(fixture, "b", "2");
+    close_fixture(fixture);
+}
+
 /* A write that fails is not shown, and what was there stays. */
 static void what_fails_is_not_shown(void **state)
 {
@@ -557,6 +577,7 @@ int main(void)
                                        cmocka_unit_test(a_full_one_refuses),
                                        cmocka_unit_test(what_has_expired_makes_room),
                                        cmocka_unit_test(a_flush_comes_when_it_is_due),
+                                       cmocka_unit_test(a_flush_that_is_due_is_not_replaced),
                                        cmocka_unit_test(what_fails_is_not_shown),
                                        cmocka_unit_test(what_may_be_lost_is_refused),
                                        cmocka_unit_test(what_cannot_be_a_tree_is_refused),
