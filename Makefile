@@ -34,6 +34,11 @@ test-all: ## build, then run all tests, in some 40 minutes (STAGES="unit lint" f
 	@tools/packages test
 	@tools/test --all $(STAGES)
 
+.PHONY: test-whole
+test-whole: ## the same, and what takes longest for the little that others have not said: some hours
+	@tools/packages test
+	@tools/test --whole $(STAGES)
+
 .PHONY: bench
 bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive depot")
 	@tools/packages bench

@@ -477,6 +477,7 @@ static void test_restart_results(void **state)
     assert_int_equal(check_lines(&run, "restart", "killed"), 1);
     assert_int_equal(check_lines(&run, "restart", "overwritten"), 1);
     assert_int_equal(check_lines(&run, "restart", "clean"), 1);
+    assert_int_equal(check_lines(&run, "restart", "ordered"), 1);
     assert_int_equal(count_lines(&run, "\"open_ms\":{\"median\":0"), 0);
     assert_int_equal(access(folder->file, F_OK), -1);
     free_run(&run);

@@ -5,6 +5,7 @@
 #include "lab/fio.h"
 #include "lab/lab.h"
 #include "lab/verbs.h"
+#include "tree/store.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -37,13 +38,13 @@ struct options {
     bool fio;
 };
 
-static const char *const cases[] = {"killed", "overwritten", "clean", NULL};
+static const char *const cases[] = {"killed", "overwritten", "clean", "ordered", NULL};
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(
-        LIST, "only", only,
-        "Measure these alone: killed, overwritten, clean. They run in this order, whatever yours is.",
-        .metavar = "NAME[,...]"),
+    BENCH_OPTION(LIST, "only", only,
+                 "Measure these alone: killed, overwritten, clean, ordered. They run in this order, whatever "
+                 "yours is.",
+                 .metavar = "NAME[,...]"),
     BENCH_OPTION(
         STRING, "path", path,
         "File or device to make the store on. A file that is not there is made, and removed afterwards.",
@@ -75,6 +76,7 @@ enum act {
     ACT_OPEN_DIE,  /* open it, overwrite a few records, and die */
     ACT_OVERWRITE, /* open it, overwrite all, and die */
     ACT_OPEN_CLOSE,
+    ACT_ORDERED, /* open it as an ordered store, and close it */
 };
 
 /* What it tells, before it dies. */
@@ -93,6 +95,28 @@ struct job {
     enum act act;
     struct answer answer;
 };
+
+/* The same of an ordered store, which has read all records. */
+static int look_at_tree(struct job *job, struct tree_store *tree)
+{
+    const struct lab_depot_store *store = job->store;
+    uint8_t name[LAB_DEPOT_KEY_BYTES];
+    const struct tree_key key = {.bytes = name, .count = sizeof(name)};
+    struct tree_store_stats stats;
+    struct tarn_record_info info;
+    tree_store_stats(tree, &stats);
+    job->answer.records = stats.records;
+    job->answer.read_bytes = job->records * store->record_bytes;
+    if (stats.records != job->records)
+        return -EBADMSG;
+    uint8_t *value = base_alloc(store->bench->account, store->value_bytes);
+    lab_depot_key(job->records - 1, name);
+    int error = value == NULL ? -ENOMEM : tree_store_get(tree, key, value, store->value_bytes, &info);
+    if (error == 0 && !lab_depot_value_check(store, job->records - 1, value, info.value_bytes, true))
+        error = -EBADMSG;
+    base_free(store->bench->account, value, store->value_bytes);
+    return error;
+}
 
 /* What the store is to have, it has. */
 static int look_at_store(struct job *job, struct tarn_depot *depot)
@@ -131,18 +155,31 @@ struct step {
     struct job *job;
     struct tarn_node *node;
     struct tarn_depot *depot;
+    struct tree_store *tree; /* of ACT_ORDERED, instead */
     bool closes;
     int error;
 };
+
+static int open_tree(struct step *step)
+{
+    const struct lab_depot_store *store = step->job->store;
+    const struct tarn_depot_options depot = {.mode = TARN_MODE_DEVICE};
+    const struct depot_opening opening = {.direct = store->setup->direct};
+    const struct tree_store_options options = {.depot = &depot, .opening = &opening};
+    return tree_store_open(step->node, store->file.path, &options, &step->tree);
+}
 
 static void *run_step(void *arg)
 {
     struct step *step = arg;
     struct job *job = step->job;
     bench_unpin(&job->store->bench->machine);
-    step->error = step->closes
-                      ? tarn_depot_close(step->depot)
-                      : lab_depot_open(job->store, step->node, TARN_MODE_DEVICE, false, &step->depot);
+    if (job->act == ACT_ORDERED)
+        step->error = step->closes ? tree_store_close(step->tree) : open_tree(step);
+    else
+        step->error = step->closes
+                          ? tarn_depot_close(step->depot)
+                          : lab_depot_open(job->store, step->node, TARN_MODE_DEVICE, false, &step->depot);
     return NULL;
 }
 
@@ -169,19 +206,23 @@ static void open_main(void *arg)
     uint64_t begin_ns = task_now();
     if (answer->error == 0)
         answer->error = await_step(&step, false);
-    struct tarn_depot *depot = step.depot;
+    const bool is_closed = job->act == ACT_OPEN_CLOSE || job->act == ACT_ORDERED;
     if (answer->error == 0) {
         answer->open_ns = task_now() - begin_ns;
-        answer->read_bytes = drive_moved_bytes(depot_drive(depot), DRIVE_READ);
-        answer->error = act_on_store(job, depot);
-        if (job->act == ACT_OPEN_CLOSE) {
+        if (job->act == ACT_ORDERED) {
+            answer->error = look_at_tree(job, step.tree);
+        } else {
+            answer->read_bytes = drive_moved_bytes(depot_drive(step.depot), DRIVE_READ);
+            answer->error = act_on_store(job, step.depot);
+        }
+        if (is_closed) {
             int closed = await_step(&step, true);
             answer->error = answer->error != 0 ? answer->error : closed;
         }
     }
     if (lab_child_answer(answer, sizeof(*answer)) != 0)
         world->error = -EPIPE;
-    if (answer->error != 0 || job->act != ACT_OPEN_CLOSE)
+    if (answer->error != 0 || !is_closed)
         (void)raise(SIGKILL); /* nothing is closed, nothing is flushed */
 }
 
@@ -201,7 +242,7 @@ static int run_child(struct job *job)
     if (error == 0) {
         error = lab_child_call(&child, NULL, 0, &job->answer, sizeof(job->answer), PATIENCE_NS);
         int stopped = lab_child_stop(&child); /* which fails where it has killed itself */
-        if (error == 0 && job->act == ACT_OPEN_CLOSE && job->answer.error == 0)
+        if (error == 0 && job->answer.error == 0 && (job->act == ACT_OPEN_CLOSE || job->act == ACT_ORDERED))
             error = stopped;
     }
     if (error == 0)
@@ -274,7 +315,8 @@ static int run_store(struct bench *bench, const struct options *options, struct 
     } acts[] = {/* as cases[] */
                 {ACT_MAKE, ACT_OPEN_DIE},
                 {ACT_OVERWRITE, ACT_OPEN_DIE},
-                {ACT_OPEN_CLOSE, ACT_OPEN_CLOSE}};
+                {ACT_OPEN_CLOSE, ACT_OPEN_CLOSE},
+                {ACT_OPEN_CLOSE, ACT_ORDERED}};
     struct job job = {.store = store, .records = options->records};
     int error = lab_depot_set_value_bytes(store, (uint32_t)options->value_bytes);
     if (error != 0)
@@ -307,6 +349,8 @@ static int run_restart(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_restart = BENCH_VERB(
-    "restart", "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
-    .lists = lists, .check = check_options, .run = run_restart);
+const struct bench_verb lab_verb_restart =
+    BENCH_VERB("restart",
+               "How fast a store opens: closed, killed, killed after it was overwritten, and as an ordered "
+               "store; beside fio.",
+               .lists = lists, .check = check_options, .run = run_restart);
