@@ -286,7 +286,8 @@ static void constants_are_frozen(void)
 {
     static const struct sim_card printed[SIM_CARDS] = {
         {"connectx3-40g", NULL, 11260, 2110, 25928, 1613},
-        {"connectx-20g", NULL, 1040, 2110, 11796, 1613},
+        {"cell-1g", NULL, 1040, 750, 11796, 3000},
+        {"cell-64m", NULL, 1440, 750, 11796, 3000},
         {"roce-10g", NULL, 11260, 2110, 10000, 1613},
         {"iwarp-10g", NULL, 0, 0, 9850, 9600, 2500000, 0},
         {"iwarp-6x10g", NULL, 0, 0, 9850, 9600, 2500000, 6},

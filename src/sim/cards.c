@@ -4,7 +4,7 @@
  * where a card's own were not, another card's stand in, and that is said.
  *
  *   RFP      "RFP: A Remote Fetching Paradigm", 2015: §III-B, Figure 1, Tables I and II
- *   Cell     "Balancing CPU and Network in the Cell Distributed B-Tree Store", ATC'16: §3 and §4, "Raw InfiniBand
+ *   Cell     "Balancing CPU and Network in the Cell Distributed B-Tree Store", ATC'16: §1, §3, §4.3, and §4, "Raw InfiniBand
  *            operations"
  *   Nessie   "Nessie: A Decoupled, Client-Driven, Key-Value Store using RDMA": §6, the first paragraph
  *   RStore   "RStore: A Direct-Access DRAM-based Data Store", CCGrid'15: §IV, Table II, §IV-A, §IV-B and "Bandwidth"
@@ -35,10 +35,15 @@ enum {
     HASH_CLIENT_PLACES = 9,
     HASH_SERVER_PLACES = RFP_SERVER_PLACES + 2,
 
-    /* Cell §4: 1.04 M READs of 1 KB a second of an area of 1 GB, limited by operations. */
+    /* Cell §4: 1.04 M READs of 1 KB a second of an area of 1 GB, limited by operations; 1.44 M of one of 64 MB. */
     CELL_IN_KOPS = 1040,
+    CELL_IN_KOPS_OF_64_MB = 1440,
+    /* Cell §4.3: at most 3.0 M two-way messages of 128 bytes a second, of four servers. */
+    CELL_OUT_KOPS = 750,
     /* Cell §3 and §4: at 1 KB the link begins to be what limits; of an area of 64 MB that is 1.44 M * 1,024 * 8. */
     CELL_LINK_MBPS = 11796,
+    /* Cell §1: "a few microseconds". Assumed is the least of these. */
+    CELL_ROUND_TRIP_NS = 3000,
 
     /* Nessie §6: one port of 10 GbE. */
     NESSIE_LINK_MBPS = 10000,
@@ -74,14 +79,19 @@ const struct sim_card sim_cards[SIM_CARDS + 1] = {
      .out_kops = RFP_OUT_KOPS,
      .link_mbps = RFP_LINK_MBPS,
      .round_trip_ns = RFP_ROUND_TRIP_NS},
-    /* Cell prints no out-bound rate and no round trip of its card. RFP's second footnote: a card of 20 Gb/s "has the
-     * same results" as that of 40. */
-    {.name = "connectx-20g",
-     .source = "Cell 3 and 4; out-bound and round trip: RFP, footnote 2",
+    /* Rates of READs of 1 KB all over an area: no general card of 20 Gb/s (docs/papers/cell.md). */
+    {.name = "cell-1g",
+     .source = "Cell 3, 4 and 4.3; round trip: 1, assumed",
      .in_kops = CELL_IN_KOPS,
-     .out_kops = RFP_OUT_KOPS,
+     .out_kops = CELL_OUT_KOPS,
      .link_mbps = CELL_LINK_MBPS,
-     .round_trip_ns = RFP_ROUND_TRIP_NS},
+     .round_trip_ns = CELL_ROUND_TRIP_NS},
+    {.name = "cell-64m",
+     .source = "Cell 3, 4 and 4.3; round trip: 1, assumed",
+     .in_kops = CELL_IN_KOPS_OF_64_MB,
+     .out_kops = CELL_OUT_KOPS,
+     .link_mbps = CELL_LINK_MBPS,
+     .round_trip_ns = CELL_ROUND_TRIP_NS},
     /* Nessie prints the link alone. Its card is of the maker and the years of RFP's. */
     {.name = "roce-10g",
      .source = "link: Nessie 6; the rest as connectx3-40g",

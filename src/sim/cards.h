@@ -45,7 +45,7 @@ struct sim_card {
     uint32_t ports;         /* each with these rates and a link of its own; 0: one. To SIM_PORTS_MAX */
 };
 
-#define SIM_CARDS 6
+#define SIM_CARDS 7
 
 /** How many ports a card has. */
 static inline uint32_t sim_card_ports(const struct sim_card *card)
