@@ -346,25 +346,6 @@ TARN_API void tarn_depot_writer_abort(struct tarn_depot_writer *writer);
 
 /* ---- several keys at once --------------------------------------------------------------------------- */
 
-/** The most items of a batch. */
-#define TARN_BATCH_ITEMS_MAX 1024
-
-/** One change of a batch: a key is given a value, or removed. */
-struct tarn_batch_item {
-    const void *key;
-    size_t key_len;
-    const void *value;
-    size_t value_len;
-    bool remove; /**< remove the key, which without a condition may be absent */
-    /** As for tarn_depot_put(); for a removal only the condition is used. */
-    const struct tarn_put_options *options;
-    uint64_t
-        version; /**< result, if the batch was stored: the new version; for a removal the old one, 0 if the
-                       * key was absent */
-    int error;   /**< result: 0; if the batch was not stored because of this item, the reason; if because of
-                       * another one, -ECANCELED; if because of none, the same error for all */
-};
-
 /**
  * Change several keys: either all changes are stored or none, also after a crash. Returns when they are as durable
  * as the store's mode asks.

@@ -75,6 +75,7 @@ enum tarn_kv_abilities {
     TARN_KV_VERSIONS = 8, /**< TARN_PUT_IF_VERSION works, and parts of a value can be read by version */
     TARN_KV_REMOTE = 16,  /**< a server holds the store, and calls fail while the server is gone */
     TARN_KV_ORDERED = 32, /**< tarn_kv_range() works, and a scan shows keys in their order */
+    TARN_KV_BATCHES = 64, /**< tarn_kv_write_batch() works */
 };
 
 struct tarn_kv_info {
@@ -216,6 +217,24 @@ TARN_API void tarn_kv_writer_abort(struct tarn_kv_writer *writer);
 
 /** Remove a key. @return 0 (it was present); -ENOENT; -EINVAL (key length); -ENOSPC; -EROFS; -EIO. Yields. */
 TARN_API TARN_MUST_CHECK int tarn_kv_delete(struct tarn_kv *kv, const void *key, size_t key_len);
+
+/**
+ * Change several keys, if the conditions of all items hold: either all changes are stored or none, also after a crash.
+ *
+ * A *transaction* is a batch, too: get what it depends on, with versions; decide; then write, on the condition that what was
+ * read is still there: each key with TARN_PUT_IF_VERSION, or TARN_PUT_IF_ABSENT if it was not there, and those that do not change
+ * as a `check`. -EEXIST and -ENOENT mean that somebody was faster: begin again. Transactions that are all made so are
+ * serialisable, and none waits for another that does not end.
+ *
+ * @param items  at most TARN_BATCH_ITEMS_MAX, each with another key, in any order. The memory that they point to is borrowed
+ *               until return
+ * @return 0; nothing is written: -EEXIST, -ENOENT (a condition of an item does not hold), -EINVAL (a bad key or note, or the
+ *         same key twice), -EMSGSIZE (a key or a value is too long), -E2BIG (more items or bytes than a batch takes: about a
+ *         mebibyte), -EOPNOTSUPP (TARN_KV_BATCHES is missing), -ENOSPC, -EROFS, -ENOMEM; -EIO, and of a server -ECONNRESET, -ETIMEDOUT:
+ *         all of it may have been stored, or nothing. Each item says in `error` what is with it. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_kv_write_batch(struct tarn_kv *kv, struct tarn_batch_item *items,
+                                                 size_t count);
 
 /**
  * Visit every record, in no order. A key that is present from beginning to end is visited once, with a value that it

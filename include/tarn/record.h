@@ -43,6 +43,26 @@ struct tarn_put_options {
     uint8_t note; /**< 0 to TARN_NOTE_MAX */
 };
 
+/** The most items of a batch. */
+#define TARN_BATCH_ITEMS_MAX 1024
+
+/** One change of a batch: a key is given a value, or removed, or only looked at. */
+struct tarn_batch_item {
+    const void *key;
+    size_t key_len;
+    const void *value;
+    size_t value_len;
+    bool remove; /**< remove the key, which without a condition may be absent */
+    bool check;  /**< only the condition counts: the key stays as it is */
+    /** As for a put; for a removal or a check only the condition is used. */
+    const struct tarn_put_options *options;
+    uint64_t
+        version; /**< result, if the batch was stored: the new version; for a removal the old one, and for a check the
+                       * one that is there, 0 if the key was absent */
+    int error; /**< result: 0; if the batch was not stored because of this item, the reason; if because of
+                       * another one, -ECANCELED; if because of none, the same error for all */
+};
+
 #define TARN_LENGTH_UNKNOWN                                                                                  \
     UINT64_MAX /**< the length of a value that is written piece by piece until its end */
 

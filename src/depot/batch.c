@@ -41,6 +41,12 @@ static const struct tarn_put_options *options_of(const struct tarn_batch_item *i
     return item->options == NULL ? &any : item->options;
 }
 
+static bool is_value(const struct tarn_batch_item *item)
+{
+    return !item->remove && !item->check;
+}
+
+/* Of its record; a check has none. */
 static size_t value_bytes(const struct tarn_batch_item *item)
 {
     return item->remove ? SEGLOG_BIRTH_BYTES : item->value_len;
@@ -67,6 +73,8 @@ static int check_items(const struct batch *batch, uint64_t *ret_bytes)
         struct tarn_batch_item *item = &batch->items[i];
         bool valid = depot_key_is_valid(item->key_len) && options_of(item)->note <= TARN_NOTE_MAX;
         item->error = valid ? 0 : -EINVAL;
+        if (valid && item->check)
+            continue;
         if (valid && value_bytes(item) <= most)
             *ret_bytes += tarn_depot_batch_bytes(depot, item->key_len, value_bytes(item));
         else if (error == 0)
@@ -145,7 +153,7 @@ static int decide(struct batch *batch)
         if (error == 0)
             error = depot_write_decide(&member->write, member->options);
         member->item->error = error;
-        member->writes = !member->item->remove || member->write.there;
+        member->writes = is_value(member->item) || (!member->item->check && member->write.there);
         batch->written_count += member->writes;
         first = first == 0 ? error : first;
     }
@@ -160,7 +168,7 @@ static void measure_items(struct batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         struct member *member = &batch->members[i];
         const struct depot_write *write = &member->write;
-        if (!member->item->remove)
+        if (is_value(member->item))
             member->footprint =
                 seglog_footprint(log, seglog_record_bytes(mark, write->key.len, member->content.value_len));
         batch->footprint += member->footprint;
@@ -291,7 +299,8 @@ static void tell_versions(const struct batch *batch)
     for (uint32_t i = 0, written = 0; i < batch->count; i++) {
         const struct member *member = &batch->members[i];
         bool remove = member->item->remove;
-        member->item->version = 0;
+        member->item->version =
+            member->item->check && member->write.there ? member->write.old.header.version : 0;
         if (!member->writes)
             continue;
         member->item->version = remove ? member->write.old.header.version : batch->drafts[written].version;
@@ -306,11 +315,11 @@ static int write_batch(struct batch *batch, uint64_t bytes)
     struct tarn_depot *depot = batch->depot;
     bool removes_only = true;
     for (uint32_t i = 0; i < batch->count; i++)
-        removes_only = removes_only && batch->items[i].remove;
+        removes_only = removes_only && !is_value(&batch->items[i]);
     int error = fill_members(batch);
-    if (error == 0 && batch->count > 1)
+    if (error == 0 && batch->count > 1 && bytes > 0)
         error = depot_feature_note(depot, SEGLOG_FEATURE_BATCHES);
-    if (error == 0)
+    if (error == 0 && bytes > 0)
         error = depot_refuse(depot, DEPOT_LACKS_SPACE,
                              seglog_reserve_batch(depot->log,
                                                   removes_only ? SEGLOG_SPACE_DELETE : SEGLOG_SPACE_DATA,

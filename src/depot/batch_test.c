@@ -158,6 +158,36 @@ static void conditions_refuse_all_of_it(void **state)
     assert_int_equal(stats_of(fixture).records, 0);
 }
 
+/* What is only looked at stays as it is, and tells its version; a batch of nothing else writes nothing. */
+static void checks_change_nothing(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct tarn_record_info info;
+    assert_int_equal(depot_testing_put(&fixture->store, "a", "first"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "b", "second"), 0);
+    assert_int_equal(tarn_depot_get(depot_of(fixture), "a", 1, found, ROOM, &info), 0);
+    const struct tarn_put_options same = {.condition = TARN_PUT_IF_VERSION, .if_version = info.version},
+                                  absent = {.condition = TARN_PUT_IF_ABSENT};
+    struct tarn_batch_item items[] = {{.key = "a", .key_len = 1, .check = true, .options = &same},
+                                      {.key = "c", .key_len = 1, .check = true, .options = &absent},
+                                      item_put("d", "third")};
+    assert_int_equal(write_items(fixture, items, 2), 0);
+    assert_int_equal(items[0].version, info.version);
+    assert_int_equal(items[1].version, 0);
+    assert_int_equal(write_items(fixture, items, 3), 0);
+    expect_unchanged(fixture);
+    depot_testing_expect(&fixture->store, "d", "third");
+    restart(fixture, false);
+    expect_unchanged(fixture);
+    depot_testing_expect(&fixture->store, "d", "third");
+    assert_int_equal(depot_testing_put(&fixture->store, "a", "first"), 0);
+    items[2] = item_put("d", "fourth");
+    assert_int_equal(write_items(fixture, items, 3), -EEXIST);
+    assert_int_equal(items[0].error, -EEXIST);
+    assert_int_equal(items[2].error, -ECANCELED);
+    depot_testing_expect(&fixture->store, "d", "third");
+}
+
 static void what_is_no_batch_is_refused(void **state)
 {
     struct testing_fixture *fixture = *state;
@@ -425,17 +455,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(they_store_and_remove),
-        TEST(options_are_theirs),
-        TEST(one_alone_is_no_batch),
-        TEST(pieces_die_with_them),
-        TEST(conditions_refuse_all_of_it),
-        TEST(what_is_no_batch_is_refused),
-        TEST(they_have_a_limit),
-        TEST(full_stores_take_all_or_nothing),
-        TEST(writers_do_not_mix),
-        TEST(moved_ones_are_counted),
-        TEST(caches_evict_them_one_by_one),
+        TEST(they_store_and_remove),           TEST(options_are_theirs),
+        TEST(one_alone_is_no_batch),           TEST(pieces_die_with_them),
+        TEST(conditions_refuse_all_of_it),     TEST(checks_change_nothing),
+        TEST(what_is_no_batch_is_refused),     TEST(they_have_a_limit),
+        TEST(full_stores_take_all_or_nothing), TEST(writers_do_not_mix),
+        TEST(moved_ones_are_counted),          TEST(caches_evict_them_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -607,6 +607,103 @@ static void ranges_are_in_order(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
+/* ---- several keys at once ------------------------------------------------------------------------- */
+
+static void expect_text(struct tarn_kv *kv, const char *key, const char *wanted, uint64_t *ret_version)
+{
+    char value[16];
+    struct tarn_record_info info;
+    const int error = tarn_kv_get(kv, key, strlen(key), value, sizeof(value), &info);
+    assert_int_equal(error, wanted == NULL ? -ENOENT : 0);
+    if (wanted == NULL)
+        return;
+    assert_int_equal(info.value_bytes, strlen(wanted));
+    assert_memory_equal(value, wanted, info.value_bytes);
+    if (ret_version != NULL)
+        *ret_version = info.version;
+}
+
+static struct tarn_batch_item item_of(const char *key, const char *value)
+{
+    return (struct tarn_batch_item){
+        .key = key, .key_len = strlen(key), .value = value, .value_len = value == NULL ? 0 : strlen(value)};
+}
+
+void kv_testing_expect_batches(struct testing_kv *self)
+{
+    static const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT},
+                                         flags = {.client_flags = 77, .note = 2},
+                                         bad = {.note = TARN_NOTE_MAX + 1};
+    struct tarn_kv *kv = self->kv;
+    struct tarn_record_info info;
+    uint64_t version;
+    char byte;
+    assert_int_equal(tarn_kv_write_batch(kv, NULL, 0), 0);
+    struct tarn_batch_item items[] = {item_of("batch a", "1"), item_of("batch b", "22"),
+                                      item_of("batch c", "")};
+    items[1].options = &flags;
+    assert_int_equal(tarn_kv_write_batch(kv, items, 3), 0);
+    expect_text(kv, "batch a", "1", &version);
+    assert_true(version == items[0].version && items[0].error == 0);
+    expect_text(kv, "batch b", "22", NULL);
+    expect_text(kv, "batch c", "", NULL);
+    assert_int_equal(tarn_kv_get(kv, "batch b", 7, &byte, 0, &info), -ENOBUFS);
+    assert_true(info.client_flags == 77 && info.note == 2 && info.version == items[1].version);
+
+    /* a transaction: what was read is still there */
+    const struct tarn_put_options same = {.condition = TARN_PUT_IF_VERSION, .if_version = version};
+    items[0] = item_of("batch a", NULL);
+    items[0].check = true;
+    items[0].options = &same;
+    items[1] = item_of("batch b", NULL);
+    items[1].remove = true;
+    items[2] = item_of("batch d", "4");
+    items[2].options = &absent;
+    assert_int_equal(tarn_kv_write_batch(kv, items, 3), 0);
+    assert_int_equal(items[0].version, version);
+    expect_text(kv, "batch a", "1", NULL);
+    expect_text(kv, "batch b", NULL, NULL);
+    expect_text(kv, "batch d", "4", NULL);
+
+    /* or it is not: each item says what is with it */
+    assert_int_equal(tarn_kv_put(kv, "batch a", 7, "5", 1, NULL, NULL), 0);
+    items[1] = item_of("batch c", "6");
+    assert_int_equal(tarn_kv_write_batch(kv, items, 3), -EEXIST);
+    assert_int_equal(items[0].error, -EEXIST);
+    assert_int_equal(items[1].error, -ECANCELED);
+    assert_int_equal(items[2].error, -EEXIST);
+    expect_text(kv, "batch a", "5", NULL);
+    expect_text(kv, "batch c", "", NULL);
+    expect_text(kv, "batch d", "4", NULL);
+
+    /* what is no batch */
+    items[0] = item_of("batch a", "7");
+    items[1] = item_of("batch a", "8");
+    assert_int_equal(tarn_kv_write_batch(kv, items, 2), -EINVAL);
+    items[1] = item_of("", "8");
+    assert_int_equal(tarn_kv_write_batch(kv, items, 2), -EINVAL);
+    items[1] = item_of("batch c", "8");
+    items[1].options = &bad;
+    assert_int_equal(tarn_kv_write_batch(kv, items, 2), -EINVAL);
+    items[1].options = NULL;
+    items[1].value = self->value;
+    items[1].value_len = (2 << 20);
+    assert_int_equal(tarn_kv_write_batch(kv, items, 2), -E2BIG);
+    expect_text(kv, "batch a", "5", NULL);
+    expect_text(kv, "batch c", "", NULL);
+}
+
+static void batches_are_all_or_nothing(struct testing_fabric *testing)
+{
+    struct testing_kv *self = testing_kv_open(testing);
+    struct tarn_batch_item item = item_of("a", "1");
+    if ((self->info.abilities & TARN_KV_BATCHES) != 0)
+        kv_testing_expect_batches(self);
+    else
+        assert_int_equal(tarn_kv_write_batch(self->kv, &item, 1), -EOPNOTSUPP);
+    testing_kv_close(self);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(values_come_back)                                                                                   \
     EACH(keys_have_their_lengths)                                                                            \
@@ -620,6 +717,7 @@ static void ranges_are_in_order(struct testing_fabric *testing)
     EACH(all_is_scanned)                                                                                     \
     EACH(counters_lose_nothing)                                                                              \
     EACH(ranges_are_in_order)                                                                                \
+    EACH(batches_are_all_or_nothing)                                                                         \
     EACH(agrees_with_a_model)
 
 SUITE(TESTING_BOTH)

@@ -59,6 +59,9 @@ void long_values_come_back(struct testing_fabric *testing);
 /** Put keys into an ordered store that is empty, and look at them in all ways. */
 void kv_testing_expect_ranges(struct testing_kv *self);
 
+/** All of a batch is stored or nothing, and each item is told why. */
+void kv_testing_expect_batches(struct testing_kv *self);
+
 /* ---- together ----------------------------------------------------------------------------------- */
 
 enum { COUNTERS = 3, STEPS = 60, JOBS = 5 };

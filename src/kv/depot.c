@@ -49,6 +49,11 @@ static int depot_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void 
     return tarn_depot_scan(depot_of(kv), visit, arg);
 }
 
+static int depot_store_write_batch(struct tarn_kv *kv, struct tarn_batch_item *items, size_t count)
+{
+    return tarn_depot_write_batch(depot_of(kv), items, count);
+}
+
 _Static_assert(KV_IN_PIECES == DEPOT_IN_PIECES, "a depot's gets are handed on as they are");
 
 /* ---- for front ends -------------------------------------------------------------------------------- */
@@ -115,6 +120,7 @@ static const struct kv_operations operations = {.get = depot_store_get,
                                                 .put = depot_store_put,
                                                 .delete = depot_store_delete,
                                                 .scan = depot_store_scan,
+                                                .write_batch = depot_store_write_batch,
                                                 .close = depot_store_close,
                                                 .whole_bytes_max = whole_bytes_max,
                                                 .update = depot_store_update,
@@ -132,6 +138,7 @@ int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_
                                 .node = node,
                                 .info = {.kind = kv_kind_depot,
                                          .abilities = TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS |
+                                                      TARN_KV_BATCHES |
                                                       (depot_is_cache(depot) ? 0 : TARN_KV_DURABLE),
                                          .partitions = 1,
                                          .value_bytes_max = tarn_depot_value_bytes_max(depot),

@@ -111,6 +111,11 @@ int tarn_kv_range(struct tarn_kv *kv, const struct tarn_kv_range *range, tarn_sc
     return kv->operations->range(kv, range, visit, arg);
 }
 
+int tarn_kv_write_batch(struct tarn_kv *kv, struct tarn_batch_item *items, size_t count)
+{
+    return kv->operations->write_batch == NULL ? -EOPNOTSUPP : kv->operations->write_batch(kv, items, count);
+}
+
 /* ---- for front ends -------------------------------------------------------------------------------- */
 
 bool kv_is_local(const struct tarn_kv *kv)

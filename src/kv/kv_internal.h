@@ -33,7 +33,10 @@ struct kv_operations {
     int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit,
                 void *arg); /* NULL: this kind cannot be scanned */
     int (*range)(struct tarn_kv *kv, const struct tarn_kv_range *range, tarn_scan_function *visit,
-                 void *arg);          /* NULL: this kind has no order */
+                 void *arg); /* NULL: this kind has no order */
+    int (*write_batch)(
+        struct tarn_kv *kv, struct tarn_batch_item *items,
+        size_t count); /* NULL: this kind has no batches. Keys and options: the store's to check */
     int (*close)(struct tarn_kv *kv); /* frees the store */
 
     /* for front ends, as the functions of "kv/kv.h"; all are NULL for a store of a server */

@@ -28,7 +28,8 @@ static void close_depot(struct testing_fabric *testing, struct tarn_kv *kv)
     assert_int_equal(tarn_kv_open(testing->node, depot_path, NULL, &again), 0); /* a path is a URL, too */
     tarn_kv_info(again, &info);
     assert_string_equal(info.kind, "depot");
-    assert_int_equal(info.abilities, TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS);
+    assert_int_equal(info.abilities,
+                     TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS | TARN_KV_BATCHES);
     char value[5];
     assert_int_equal(tarn_kv_get(again, "last", 4, value, sizeof(value), NULL), 0);
     assert_memory_equal(value, "words", 5);
@@ -102,8 +103,8 @@ static void open_tree(struct testing_fabric *testing, struct tarn_kv **ret_kv)
     assert_int_equal(tarn_kv_open(testing->node, url, &options, ret_kv), 0);
     tarn_kv_info(*ret_kv, &info);
     assert_string_equal(info.kind, "tree");
-    assert_int_equal(info.abilities,
-                     TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS | TARN_KV_ORDERED);
+    assert_int_equal(info.abilities, TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS |
+                                         TARN_KV_ORDERED | TARN_KV_BATCHES);
 }
 
 static int begin_tree(void **state)

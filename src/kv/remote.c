@@ -231,6 +231,62 @@ static int remote_store_delete(struct tarn_kv *kv, const void *key, size_t key_l
     return error;
 }
 
+/* The bytes of a batch's request. @return 0; -EINVAL, -E2BIG */
+static int measure_batch(const struct tarn_batch_item *items, size_t count, uint64_t *ret_bytes)
+{
+    *ret_bytes = 8;
+    for (size_t i = 0; i < count; i++) {
+        const bool is_good = items[i].key_len > 0 && items[i].key_len <= TARN_KEY_BYTES_MAX &&
+                             (items[i].options == NULL || items[i].options->note <= TARN_NOTE_MAX);
+        if (!is_good)
+            return -EINVAL;
+        if (items[i].value_len > TARN_RPC_BYTES_MAX)
+            return -E2BIG;
+        *ret_bytes += kv_change_bytes(&items[i]);
+    }
+    return count > TARN_BATCH_ITEMS_MAX || *ret_bytes > TARN_RPC_BYTES_MAX ? -E2BIG : 0;
+}
+
+static int send_batch(struct kv_remote *remote, struct tarn_batch_item *items, uint32_t count, uint64_t bytes)
+{
+    const struct kv_request request = {.amount = count};
+    struct kv_call call = kv_call_of(KV_BATCH, &request, kv_deadline(remote));
+    struct buffers buffers;
+    int error = take_buffers(remote, &buffers, bytes, (count + 1) * (uint64_t)KV_CHANGED_BYTES, &call);
+    if (error != 0)
+        return error;
+    uint8_t *to = call.request + kv_request_bytes(KV_BATCH, &request);
+    kv_request_save(KV_BATCH, &request, call.request);
+    for (uint32_t i = 0; i < count; i++) {
+        kv_change_save(&items[i], to);
+        to += kv_change_bytes(&items[i]);
+    }
+    error = send_call(remote, &call);
+    if (error == 0)
+        error = kv_changed_load(call.result, call.result_bytes, items, count);
+    give_buffers(&buffers);
+    return error;
+}
+
+static int remote_store_write_batch(struct tarn_kv *kv, struct tarn_batch_item *items, size_t count)
+{
+    uint64_t bytes;
+    if ((kv->info.abilities & TARN_KV_BATCHES) == 0)
+        return -EOPNOTSUPP;
+    if (count == 0)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        items[i].error = 0;
+    int error = measure_batch(items, count, &bytes);
+    if (error == 0)
+        error = send_batch(remote_of(kv), items, (uint32_t)count, bytes);
+    for (size_t i = 0; i < count && error != 0; i++) {
+        if (items[i].error == 0) /* the server has told nothing of it */
+            items[i].error = error;
+    }
+    return error;
+}
+
 /* ---- scanning ----------------------------------------------------------------------------------- */
 
 /* A scan of one worker under way. */
@@ -440,6 +496,7 @@ static const struct kv_operations operations = {.get = remote_store_get,
                                                 .delete = remote_store_delete,
                                                 .scan = remote_store_scan,
                                                 .range = remote_store_range,
+                                                .write_batch = remote_store_write_batch,
                                                 .close = remote_store_close};
 
 int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,

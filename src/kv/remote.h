@@ -104,7 +104,8 @@ static inline struct kv_call kv_call_of(enum kv_method method, const struct kv_r
                             .key = request->key,
                             .key_len = request->key_len,
                             .worker = KV_ANY_WORKER,
-                            .repeats = method != KV_PUT && method != KV_PUT_REGION && method != KV_DELETE,
+                            .repeats = method != KV_PUT && method != KV_PUT_REGION && method != KV_DELETE &&
+                                       method != KV_BATCH,
                             .deadline_ns = deadline_ns};
 }
 

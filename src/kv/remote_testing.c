@@ -149,8 +149,10 @@ static void a_tree_has_ranges(struct testing_fabric *testing)
     tarn_kv_info(self->kv, &self->info);
     assert_string_equal(self->info.kind, "tree");
     assert_int_equal(self->info.abilities, TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES |
-                                               TARN_KV_VERSIONS | TARN_KV_REMOTE | TARN_KV_ORDERED);
+                                               TARN_KV_VERSIONS | TARN_KV_REMOTE | TARN_KV_ORDERED |
+                                               TARN_KV_BATCHES);
     kv_testing_expect_ranges(self);
+    kv_testing_expect_batches(self);
     assert_int_equal(tarn_kv_close(self->kv), 0);
     kv_server_close(server.server);
     assert_int_equal(tarn_kv_close(tree), 0);

@@ -172,6 +172,31 @@ static int answer_range(struct kv_store *store, const struct kv_request *request
     return 0;
 }
 
+static int answer_batch(const struct kv_server *server, const struct kv_store *store,
+                        const struct kv_request *request, struct tarn_rpc_request *exchange)
+{
+    struct base_account *account = &server->node->memory;
+    const uint32_t count = request->amount;
+    const size_t result_bytes = (count + 1) * (size_t)KV_CHANGED_BYTES;
+    struct change {
+        struct tarn_batch_item item;
+        struct tarn_put_options options;
+    };
+    if (exchange->room < result_bytes)
+        return -EMSGSIZE;
+    struct tarn_batch_item *items = base_alloc(account, count * sizeof(struct change));
+    if (items == NULL)
+        return -ENOMEM;
+    struct tarn_put_options *options = (struct tarn_put_options *)(items + count);
+    int error = kv_changes_load(request, exchange->data, exchange->bytes, options, items);
+    if (error == 0) {
+        kv_changed_save(items, count, tarn_kv_write_batch(store->kv, items, count), exchange->result);
+        exchange->result_bytes = (uint32_t)result_bytes;
+    }
+    base_free(account, items, count * sizeof(struct change));
+    return error;
+}
+
 static int answer_of_store(struct kv_server *server, const struct kv_worker *worker, enum kv_method method,
                            const struct kv_request *request, struct tarn_rpc_request *exchange)
 {
@@ -190,6 +215,8 @@ static int answer_of_store(struct kv_server *server, const struct kv_worker *wor
         return tarn_kv_delete(store->kv, request->key, request->key_len);
     case KV_RANGE:
         return answer_range(store, request, exchange);
+    case KV_BATCH:
+        return answer_batch(server, store, request, exchange);
     default:
         return kv_scan_answer(server, worker, request, exchange);
     }
@@ -242,6 +269,7 @@ METHOD(method_get_range, KV_GET_RANGE)
 METHOD(method_scan, KV_SCAN)
 METHOD(method_put_region, KV_PUT_REGION)
 METHOD(method_range, KV_RANGE)
+METHOD(method_batch, KV_BATCH)
 METHOD(short_get, KV_SHORT + KV_GET)
 METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
 METHOD(short_put, KV_SHORT + KV_PUT)
@@ -260,6 +288,7 @@ static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_SCAN] = {.name = "scan", .function = method_scan},
     [KV_PUT_REGION] = {.name = "put_region", .function = method_put_region},
     [KV_RANGE] = {.name = "range", .function = method_range},
+    [KV_BATCH] = {.name = "batch", .function = method_batch},
     [KV_SHORT + KV_GET] = {.name = "cache_get", .function = short_get, .is_short = true},
     [KV_SHORT + KV_MULTI_GET] = {.name = "cache_multi_get", .function = short_multi_get, .is_short = true},
     [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},

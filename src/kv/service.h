@@ -11,7 +11,7 @@
 #define KV_SCANS_MAX      16
 #define KV_SCAN_IDLE_NS   (10 * BASE_NS_PER_SECOND)      /* idle time after which a scan may lose its place */
 #define KV_SCAN_NO_MORE   UINT32_MAX                     /* a page number that ends the scan */
-#define KV_METHOD_NUMBERS (KV_SHORT + KV_PUT_REGION + 1) /* a cache has no RANGE */
+#define KV_METHOD_NUMBERS (KV_SHORT + KV_PUT_REGION + 1) /* a cache has no RANGE and no BATCH */
 #define KV_REGIONS_MAX    16                             /* the most PUT_REGIONs under way */
 #define KV_REGIONS_WAIT   48 /* the most that wait for that: each takes one of its worker's few tasks */
 #define KV_PIECE_BYTES    (UINT32_C(1) << 20)       /* bytes of one READ */

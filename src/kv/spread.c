@@ -153,7 +153,8 @@ static int meet_all(struct kv_spread *spread)
     }
     if (spread->kv.info.kind == NULL)
         return last;
-    spread->kv.info.abilities &= ~(uint32_t)TARN_KV_ORDERED; /* neighbours are with any of them */
+    /* neighbours are with any of them, and no two of them change together */
+    spread->kv.info.abilities &= ~(uint32_t)(TARN_KV_ORDERED | TARN_KV_BATCHES);
     for (uint32_t i = 0; i < count; i++) {
         if ((is_silent & UINT64_C(1) << i) == 0)
             continue;

@@ -64,6 +64,11 @@ static int tree_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg
     return tree_kv_range(kv, &(struct tarn_kv_range){.limit = 0}, visit, arg);
 }
 
+static int tree_kv_write_batch(struct tarn_kv *kv, struct tarn_batch_item *items, size_t count)
+{
+    return tree_store_write_batch(store_of(kv), items, count);
+}
+
 /* ---- for front ends -------------------------------------------------------------------------------- */
 
 static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
@@ -145,6 +150,7 @@ static const struct kv_operations operations = {.get = tree_kv_get,
                                                 .delete = tree_kv_delete,
                                                 .scan = tree_kv_scan,
                                                 .range = tree_kv_range,
+                                                .write_batch = tree_kv_write_batch,
                                                 .close = tree_kv_close,
                                                 .whole_bytes_max = whole_bytes_max,
                                                 .update = tree_kv_update,
@@ -172,7 +178,7 @@ int kv_open_tree(struct tarn_node *node, const char *path, uint64_t memory_bytes
                                 .node = node,
                                 .info = {.kind = kv_kind_tree,
                                          .abilities = TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES |
-                                                      TARN_KV_VERSIONS | TARN_KV_ORDERED,
+                                                      TARN_KV_VERSIONS | TARN_KV_ORDERED | TARN_KV_BATCHES,
                                          .partitions = 1,
                                          .value_bytes_max = tree_store_value_bytes_max(self->store),
                                          .whole_bytes_max = tree_store_whole_bytes_max(self->store)}};

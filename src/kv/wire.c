@@ -171,6 +171,8 @@ static bool head_is_good(enum kv_method method, const struct kv_request *request
         return request->amount == 0 && (request->key_len > 0) == (request->store == KV_STORE_BY_NAME);
     case KV_MULTI_GET:
         return request->key_len == 0 && request->amount > 0 && request->amount <= KV_GETS_MAX;
+    case KV_BATCH:
+        return request->key_len == 0 && request->amount > 0 && request->amount <= TARN_BATCH_ITEMS_MAX;
     case KV_DELETE:
         return request->key_len > 0 && request->amount == 0;
     case KV_SCAN:
@@ -193,7 +195,7 @@ int kv_request_load(enum kv_method method, const uint8_t *bytes, size_t count, s
                                  .key = bytes + before};
     if (!head_is_good(method, &request) || middle_load(method, bytes + HEAD_BYTES, &request) != 0)
         return -EINVAL;
-    if (method != KV_MULTI_GET && count != kv_request_bytes(method, &request))
+    if (method != KV_MULTI_GET && method != KV_BATCH && count != kv_request_bytes(method, &request))
         return -EINVAL;
     request.value = bytes + before + request.key_len;
     *ret_request = request;
@@ -223,6 +225,99 @@ int kv_keys_load(const struct kv_request *request, const uint8_t *bytes, size_t 
         at += kv_key_bytes(key_len);
     }
     return at == count ? 0 : -EINVAL;
+}
+
+/* ---- batches ------------------------------------------------------------------------------------ */
+
+enum { CHANGE_PUT, CHANGE_REMOVE, CHANGE_CHECK };
+
+void kv_change_save(const struct tarn_batch_item *item, uint8_t *to)
+{
+    static const struct tarn_put_options any = {.condition = TARN_PUT_ANY};
+    const uint8_t kind = item->check ? CHANGE_CHECK : item->remove ? CHANGE_REMOVE : CHANGE_PUT;
+    const size_t value_len = kind == CHANGE_PUT ? item->value_len : 0;
+    base_store_le16(to, (uint16_t)item->key_len);
+    to[2] = kind;
+    to[3] = 0;
+    base_store_le32(to + 4, (uint32_t)value_len);
+    options_save(item->options == NULL ? &any : item->options, to + HEAD_BYTES);
+    copy_bytes(to + KV_CHANGE_BYTES, item->key, item->key_len);
+    copy_bytes(to + KV_CHANGE_BYTES + item->key_len, item->value, value_len);
+}
+
+/* @return its bytes; 0: it is none */
+static size_t change_load(const uint8_t *bytes, size_t count, struct tarn_put_options *ret_options,
+                          struct tarn_batch_item *ret_item)
+{
+    if (count < KV_CHANGE_BYTES || bytes[2] > CHANGE_CHECK || bytes[3] != 0)
+        return 0;
+    *ret_item = (struct tarn_batch_item){.key = bytes + KV_CHANGE_BYTES,
+                                         .key_len = base_load_le16(bytes),
+                                         .value_len = base_load_le32(bytes + 4),
+                                         .remove = bytes[2] == CHANGE_REMOVE,
+                                         .check = bytes[2] == CHANGE_CHECK,
+                                         .options = ret_options};
+    ret_item->value = bytes + KV_CHANGE_BYTES + ret_item->key_len;
+    if (ret_item->key_len == 0 || (bytes[2] != CHANGE_PUT && ret_item->value_len > 0) ||
+        kv_change_bytes(ret_item) > count || options_load(bytes + HEAD_BYTES, ret_options) != 0)
+        return 0;
+    return kv_change_bytes(ret_item);
+}
+
+int kv_changes_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
+                    struct tarn_put_options *ret_options, struct tarn_batch_item *ret_items)
+{
+    size_t at = HEAD_BYTES;
+    for (uint32_t i = 0; i < request->amount; i++) {
+        const size_t done = change_load(bytes + at, count - at, &ret_options[i], &ret_items[i]);
+        if (done == 0)
+            return -EINVAL;
+        at += done;
+    }
+    return at == count ? 0 : -EINVAL;
+}
+
+/* An error, and a number. */
+static void changed_save(int error, uint64_t number, uint8_t *to)
+{
+    base_store_le32(to, (uint32_t)error);
+    base_store_le32(to + 4, 0);
+    base_store_le64(to + 8, number);
+}
+
+static bool changed_load(const uint8_t *bytes, int *ret_error, uint64_t *ret_number)
+{
+    *ret_error = (int32_t)base_load_le32(bytes);
+    *ret_number = base_load_le64(bytes + 8);
+    return *ret_error <= 0 && are_zero(bytes + 4, 4);
+}
+
+void kv_changed_save(const struct tarn_batch_item *items, uint32_t count, int error, uint8_t *to)
+{
+    changed_save(error, count, to);
+    for (uint32_t i = 0; i < count; i++)
+        changed_save(items[i].error, error == 0 ? items[i].version : 0,
+                     to + (i + 1) * (size_t)KV_CHANGED_BYTES);
+}
+
+int kv_changed_load(const uint8_t *bytes, size_t bytes_count, struct tarn_batch_item *items, uint32_t count)
+{
+    uint64_t number;
+    int error, first, ignored;
+    if (bytes_count != (count + 1) * (size_t)KV_CHANGED_BYTES || !changed_load(bytes, &first, &number) ||
+        number != count)
+        return -EPROTO;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!changed_load(bytes + (i + 1) * (size_t)KV_CHANGED_BYTES, &ignored, &number))
+            return -EPROTO;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (void)changed_load(bytes + (i + 1) * (size_t)KV_CHANGED_BYTES, &error, &number);
+        items[i].error = error;
+        if (first == 0)
+            items[i].version = number;
+    }
+    return first;
 }
 
 /* ---- records ------------------------------------------------------------------------------------ */

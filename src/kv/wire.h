@@ -32,6 +32,7 @@ enum kv_method {
     KV_SCAN,
     KV_PUT_REGION,
     KV_RANGE,
+    KV_BATCH,
     KV_METHODS,
     KV_SHORT = 16, /* added to a method's number: the variant for caches, which never yields */
 };
@@ -78,6 +79,29 @@ void kv_key_save(const struct tarn_get *get, uint32_t room, uint8_t *to);
 /** Read all keys of a MULTI_GET: key, key_len and value_room of each. @return 0; -EINVAL */
 base_must_check int kv_keys_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
                                  struct tarn_get *ret_gets);
+
+#define KV_CHANGE_BYTES  40 /* bytes before key and value of a change in a BATCH */
+#define KV_CHANGED_BYTES 16 /* bytes of its outcome, and before all outcomes */
+
+/** The bytes of one change of a BATCH. */
+static inline uint64_t kv_change_bytes(const struct tarn_batch_item *item)
+{
+    return KV_CHANGE_BYTES + item->key_len + (item->remove || item->check ? 0 : item->value_len);
+}
+
+/** Write one change of a BATCH, whose key has 1 to TARN_KEY_BYTES_MAX bytes. @param to  room for kv_change_bytes() */
+void kv_change_save(const struct tarn_batch_item *item, uint8_t *to);
+
+/** Read all changes of a BATCH. @param ret_options  one for each of ret_items, to which that points @return 0; -EINVAL */
+base_must_check int kv_changes_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
+                                    struct tarn_put_options *ret_options, struct tarn_batch_item *ret_items);
+
+/** Write the outcome of a BATCH. @param to  room for KV_CHANGED_BYTES, and as many for each item */
+void kv_changed_save(const struct tarn_batch_item *items, uint32_t count, int error, uint8_t *to);
+
+/** Read the outcome of a BATCH: version and error of each item. @return the batch's; -EPROTO: it is none, and items are untouched */
+base_must_check int kv_changed_load(const uint8_t *bytes, size_t bytes_count, struct tarn_batch_item *items,
+                                    uint32_t count);
 
 /** Write a record. @param to  KV_RECORD_BYTES */
 void kv_record_save(const struct tarn_record_info *info, uint8_t *to);

@@ -86,6 +86,82 @@ static void requests_come_back(void **state)
     }
 }
 
+/* Changes of a batch, and what has come of them. */
+static void batches_come_back(void **state)
+{
+    static const struct tarn_put_options options = {
+        .condition = TARN_PUT_IF_VERSION, .if_version = 7, .note = 1};
+    struct tarn_batch_item items[] = {
+        {.key = "one", .key_len = 3, .value = "value", .value_len = 5, .options = &options},
+        {.key = "two", .key_len = 3, .value = "value", .value_len = 5, .remove = true},
+        {.key = "three", .key_len = 5, .check = true, .options = &options}};
+    struct kv_request request = {.store = 3, .amount = 3}, got;
+    struct tarn_batch_item got_items[3];
+    struct tarn_put_options got_options[3];
+    uint8_t bytes[ROOM];
+    size_t count = kv_request_bytes(KV_BATCH, &request);
+    (void)state;
+    memset(bytes, 0xee, sizeof(bytes));
+    kv_request_save(KV_BATCH, &request, bytes);
+    for (unsigned i = 0; i < 3; i++) {
+        kv_change_save(&items[i], bytes + count);
+        count += kv_change_bytes(&items[i]);
+    }
+    assert_int_equal(bytes[count], 0xee);
+    assert_int_equal(kv_request_load(KV_BATCH, bytes, count, &got), 0);
+    for (size_t cut = 8; cut <= count + 1; cut++)
+        assert_int_equal(kv_changes_load(&got, bytes, cut, got_options, got_items),
+                         cut == count ? 0 : -EINVAL);
+    assert_int_equal(kv_changes_load(&got, bytes, count, got_options, got_items), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(got_items[i].key_len, items[i].key_len);
+        assert_memory_equal(got_items[i].key, items[i].key, items[i].key_len);
+        assert_true(got_items[i].remove == items[i].remove && got_items[i].check == items[i].check);
+        assert_int_equal(got_items[i].value_len, i == 0 ? 5 : 0);
+        assert_true(got_items[i].options->if_version == (i == 1 ? 0 : 7) &&
+                    got_items[i].options->note == (i != 1));
+    }
+    assert_memory_equal(got_items[0].value, "value", 5);
+    static const uint8_t wrong[][2] = {{2, 1},     {4, 0},          {8 + 0, 0},     {8 + 2, 3},
+                                       {8 + 3, 1}, {8 + 8 + 28, 4}, {8 + 48 + 4, 1}};
+    for (unsigned i = 0; i < base_array_count(wrong); i++) { /* a byte, and what it becomes */
+        const uint8_t before = bytes[wrong[i][0]];
+        bytes[wrong[i][0]] = wrong[i][1];
+        assert_int_equal(kv_request_load(KV_BATCH, bytes, count, &got) == 0 &&
+                             kv_changes_load(&got, bytes, count, got_options, got_items) == 0,
+                         0);
+        bytes[wrong[i][0]] = before;
+    }
+
+    items[0].error = -EEXIST;
+    items[1].error = items[2].error = -ECANCELED;
+    kv_changed_save(items, 3, -EEXIST, bytes);
+    const size_t changed = 4 * KV_CHANGED_BYTES;
+    for (unsigned i = 0; i < 3; i++)
+        got_items[i].error = 1;
+    for (size_t cut = 0; cut <= changed + 1; cut++) {
+        if (cut != changed)
+            assert_int_equal(kv_changed_load(bytes, cut, got_items, 3), -EPROTO);
+    }
+    assert_int_equal(kv_changed_load(bytes, changed, got_items, 2), -EPROTO);
+    assert_int_equal(got_items[0].error, 1);
+    assert_int_equal(kv_changed_load(bytes, changed, got_items, 3), -EEXIST);
+    assert_true(got_items[0].error == -EEXIST && got_items[2].error == -ECANCELED);
+    for (unsigned i = 0; i < 3; i++) {
+        items[i].error = 0;
+        items[i].version = 100 + i;
+    }
+    kv_changed_save(items, 3, 0, bytes);
+    assert_int_equal(kv_changed_load(bytes, changed, got_items, 3), 0);
+    assert_true(got_items[0].version == 100 && got_items[2].version == 102 && got_items[1].error == 0);
+    bytes[20] = 1; /* what is 0 beside an error */
+    assert_int_equal(kv_changed_load(bytes, changed, got_items, 3), -EPROTO);
+    bytes[20] = 0;
+    bytes[19] = 0; /* no error */
+    bytes[16] = 1;
+    assert_int_equal(kv_changed_load(bytes, changed, got_items, 3), -EPROTO);
+}
+
 /* The bytes themselves: a change of order would come back as well. */
 static void a_put_has_its_bytes(void **state)
 {
@@ -305,12 +381,10 @@ static void stores_come_back(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_come_back),
-                                       cmocka_unit_test(a_put_has_its_bytes),
-                                       cmocka_unit_test(what_must_not_be_is_refused),
-                                       cmocka_unit_test(many_keys_come_back),
-                                       cmocka_unit_test(records_come_back),
-                                       cmocka_unit_test(results_come_back),
-                                       cmocka_unit_test(stores_come_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_come_back),  cmocka_unit_test(batches_come_back),
+        cmocka_unit_test(a_put_has_its_bytes), cmocka_unit_test(what_must_not_be_is_refused),
+        cmocka_unit_test(many_keys_come_back), cmocka_unit_test(records_come_back),
+        cmocka_unit_test(results_come_back),   cmocka_unit_test(stores_come_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

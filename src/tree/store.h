@@ -73,6 +73,10 @@ base_must_check int tree_store_update(struct tree_store *store, struct tree_key 
 /** As tarn_depot_touch(). */
 base_must_check int tree_store_touch(struct tree_store *store, struct tree_key key, uint64_t expiry_ns);
 
+/** As tarn_kv_write_batch(). @return also -EMSGSIZE: a key has more than TREE_KEY_MAX bytes */
+base_must_check int tree_store_write_batch(struct tree_store *store, struct tarn_batch_item *items,
+                                           size_t count);
+
 /** As tarn_depot_flush_all(). A later moment is met by the first call that comes then, for whose end all others wait. */
 base_must_check int tree_store_flush(struct tree_store *store, uint64_t when_ns);
 

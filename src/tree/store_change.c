@@ -83,24 +83,10 @@ static uint64_t expiry_as_kept(uint64_t expiry_ns)
     return seglog_expiry_pack(expiry_ns) * SEGLOG_EXPIRY_UNIT_NS;
 }
 
-/* A change of one key, whose lock is held. */
-struct change {
-    struct tree_key key;
-    const struct tree_record *old; /* that can be seen; NULL: there is none */
-    uint64_t place;                /* of what is in the tree under the key */
-    uint32_t old_bytes;            /* of its value */
-    bool is_new;                   /* nothing is in the tree under the key */
-};
-
-/* Begin to change a key: take its lock, and look what is there, which nobody else changes or frees until it is given back. */
-static struct task_mutex *begin_change(struct tree_store *store, struct tree_key key,
-                                       struct change *ret_change)
+void tree_change_begin(struct tree_store *store, struct tree_key key, struct tree_change *ret_change)
 {
-    struct task_mutex *mutex = tree_store_key_lock(store, key);
     struct tree_value value;
-    tree_store_flush_if_due(store);
-    task_mutex_lock_firmly(mutex);
-    *ret_change = (struct change){.key = key, .is_new = true};
+    *ret_change = (struct tree_change){.key = key, .is_new = true};
     tree_store_lock_shared(store);
     if (tree_mega_get(store->mega, key, &value) == 0) {
         const struct tree_record *record = tree_record_at(store, value.place);
@@ -110,11 +96,21 @@ static struct task_mutex *begin_change(struct tree_store *store, struct tree_key
         ret_change->old = tree_record_is_visible(record, tree_record_now(store, record)) ? record : NULL;
     }
     tree_store_unlock(store);
+}
+
+/* Begin to change a key: take its lock, and look what is there, which nobody else changes or frees until it is given back. */
+static struct task_mutex *begin_change(struct tree_store *store, struct tree_key key,
+                                       struct tree_change *ret_change)
+{
+    struct task_mutex *mutex = tree_store_key_lock(store, key);
+    tree_store_flush_if_due(store);
+    task_mutex_lock_firmly(mutex);
+    tree_change_begin(store, key, ret_change);
     return mutex;
 }
 
 /* Have room for a record, and an entry of its key, which nobody sees yet. @return 0; -ENOSPC, -ENOMEM: nothing was changed */
-static int make_room(struct tree_store *store, const struct change *change, uint32_t bytes,
+static int make_room(struct tree_store *store, const struct tree_change *change, uint32_t bytes,
                      struct tree_record **ret_record)
 {
     struct tree_value before;
@@ -131,16 +127,14 @@ static int make_room(struct tree_store *store, const struct change *change, uint
     return error;
 }
 
-/* The record is durable, or was not stored: show it, or undo what make_room() has done. @param version  0: it was not */
-static void end_record(struct tree_store *store, const struct change *change, struct tree_record *record,
-                       uint32_t bytes, uint64_t version)
+void tree_change_end(struct tree_store *store, const struct tree_change *change, struct tree_record *record,
+                     uint32_t bytes, uint64_t version)
 {
     struct tree_record header = *record;
     struct tree_value before = {.place = tree_record_place(store, record)};
     header.version = version;
     const struct tree_value value = tree_store_seal(store, record, &header, bytes);
     int error = 0;
-    tree_store_lock(store);
     record->version = version;
     if (version != 0)
         error = tree_mega_put(store->mega, change->key, value, &before);
@@ -149,7 +143,14 @@ static void end_record(struct tree_store *store, const struct change *change, st
     base_assert(error == 0); /* neither needs room */
     if (version == 0 || !change->is_new)
         tree_store_give_extent(store, before.place);
-    tree_store_unlock(store);
+}
+
+void tree_change_remove(struct tree_store *store, const struct tree_change *change)
+{
+    struct tree_value value;
+    const int error = tree_mega_delete(store->mega, change->key, &value);
+    base_assert(error == 0);
+    tree_store_give_extent(store, value.place);
 }
 
 /* Say that there is no room, as seldom as the log says such things. @return error */
@@ -161,13 +162,11 @@ static int refuse_record(struct tree_store *store, int error)
     return error;
 }
 
-/* Store a value in place of what is there. @param version  0: the depot chooses one @return as tarn_depot_put(); -ENOMEM */
-static int write_record(struct tree_store *store, const struct change *change,
-                        const struct tarn_update *update, uint64_t *ret_version)
+int tree_change_prepare(struct tree_store *store, const struct tree_change *change,
+                        const struct tarn_update *update, struct tree_record **ret_record)
 {
     struct tree_record *record;
     const uint32_t bytes = (uint32_t)update->value_len;
-    uint64_t version = 0;
     if (update->value_len > tree_store_value_bytes_max(store))
         return -EMSGSIZE;
     int error = make_room(store, change, bytes, &record);
@@ -182,35 +181,47 @@ static int write_record(struct tree_store *store, const struct change *change,
     record->note = update->note;
     if (bytes > 0)
         memcpy(record->value, update->value, bytes);
+    *ret_record = record;
+    return 0;
+}
+
+/* Store a value in place of what is there. @return as tarn_depot_put(); -ENOMEM */
+static int write_record(struct tree_store *store, const struct tree_change *change,
+                        const struct tarn_update *update, uint64_t *ret_version)
+{
+    struct tree_record *record;
+    const uint32_t bytes = (uint32_t)update->value_len;
     const struct tarn_put_options options = {.expiry_ns = update->expiry_ns,
                                              .version = update->version,
                                              .client_flags = update->client_flags,
                                              .note = update->note};
+    uint64_t version = 0;
+    int error = tree_change_prepare(store, change, update, &record);
+    if (error != 0)
+        return error;
     error = tarn_depot_put(store->depot, change->key.bytes, change->key.count, record->value, bytes, &options,
                            &version);
-    end_record(store, change, record, bytes, error == 0 ? version : 0);
+    tree_store_lock(store);
+    tree_change_end(store, change, record, bytes, error == 0 ? version : 0);
+    tree_store_unlock(store);
     if (error == 0 && ret_version != NULL)
         *ret_version = version;
     return error;
 }
 
 /* Remove the record that is there. */
-static int remove_record(struct tree_store *store, const struct change *change)
+static int remove_record(struct tree_store *store, const struct tree_change *change)
 {
-    struct tree_value value;
     int error = tarn_depot_delete(store->depot, change->key.bytes, change->key.count);
     if (error != 0 && error != -ENOENT) /* that it is not there means that it has expired meanwhile */
         return error;
     tree_store_lock(store);
-    const int removed = tree_mega_delete(store->mega, change->key, &value);
-    base_assert(removed == 0);
-    tree_store_give_extent(store, value.place);
+    tree_change_remove(store, change);
     tree_store_unlock(store);
     return error;
 }
 
-/* Now and then, after new keys. */
-static void sweep_sometimes(struct tree_store *store, const struct change *change)
+void tree_store_sweep_sometimes(struct tree_store *store, const struct tree_change *change)
 {
     if (change->is_new &&
         atomic_fetch_add_explicit(&store->new_keys, 1, memory_order_relaxed) % SWEEP_EVERY == 0)
@@ -218,7 +229,7 @@ static void sweep_sometimes(struct tree_store *store, const struct change *chang
 }
 
 /* @return whether a put is to be done; 0: yes */
-static int check_condition(const struct change *change, const struct tarn_put_options *options)
+static int check_condition(const struct tree_change *change, const struct tarn_put_options *options)
 {
     const struct tree_record *old = change->old;
     switch (options->condition) {
@@ -236,7 +247,7 @@ static int check_condition(const struct change *change, const struct tarn_put_op
 int tree_store_put(struct tree_store *store, struct tree_key key, const void *value, size_t value_len,
                    const struct tarn_put_options *options, uint64_t *ret_version)
 {
-    struct change change;
+    struct tree_change change;
     if (key.count > TREE_KEY_MAX)
         return -EMSGSIZE;
     const struct tarn_update update = {.value = value,
@@ -251,13 +262,13 @@ int tree_store_put(struct tree_store *store, struct tree_key key, const void *va
         error = write_record(store, &change, &update, ret_version);
     task_mutex_unlock(mutex);
     if (error == 0)
-        sweep_sometimes(store, &change);
+        tree_store_sweep_sometimes(store, &change);
     return error;
 }
 
 int tree_store_delete(struct tree_store *store, struct tree_key key)
 {
-    struct change change;
+    struct tree_change change;
     if (key.count > TREE_KEY_MAX)
         return -ENOENT;
     struct task_mutex *mutex = begin_change(store, key, &change);
@@ -269,7 +280,7 @@ int tree_store_delete(struct tree_store *store, struct tree_key key)
 int tree_store_update(struct tree_store *store, struct tree_key key, tarn_update_function *decide, void *arg,
                       uint64_t *ret_version)
 {
-    struct change change;
+    struct tree_change change;
     if (key.count > TREE_KEY_MAX)
         return -EMSGSIZE;
     struct task_mutex *mutex = begin_change(store, key, &change);
@@ -297,7 +308,7 @@ int tree_store_update(struct tree_store *store, struct tree_key key, tarn_update
 
 int tree_store_touch(struct tree_store *store, struct tree_key key, uint64_t expiry_ns)
 {
-    struct change change;
+    struct tree_change change;
     struct tree_value value;
     if (key.count > TREE_KEY_MAX)
         return -ENOENT;

@@ -120,6 +120,15 @@ static inline struct task_mutex *tree_store_key_lock(struct tree_store *store, s
     return &store->key_locks[base_hash64(key.bytes, key.count, 0) & (KEY_LOCKS - 1)];
 }
 
+/* A change of one key, whose lock is held. */
+struct tree_change {
+    struct tree_key key;
+    const struct tree_record *old; /* that can be seen; NULL: there is none */
+    uint64_t place;                /* of what is in the tree under the key */
+    uint32_t old_bytes;            /* of its value */
+    bool is_new;                   /* nothing is in the tree under the key */
+};
+
 /* ---- store.c ------------------------------------------------------------------------------------- */
 
 /** Before anything else is done: carry out a flush whose moment has come. Yields then. */
@@ -136,5 +145,26 @@ base_must_check int tree_store_take_record(struct tree_store *store, uint64_t va
 /** Put a key into the tree, with the lock held. @return as tree_mega_put() */
 base_must_check int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tree_value value,
                                        struct tree_value *ret_before);
+
+/* ---- store_change.c: the steps of a change, whose key's lock is held -------------------------------- */
+
+/** Look what is there, which nobody else changes or frees until the key's lock is given back. */
+void tree_change_begin(struct tree_store *store, struct tree_key key, struct tree_change *ret_change);
+
+/** Have a record with its value, and an entry of its key, which nobody sees yet. @return 0; -EMSGSIZE; -ENOSPC, -ENOMEM
+ * (logged): nothing was changed */
+base_must_check int tree_change_prepare(struct tree_store *store, const struct tree_change *change,
+                                        const struct tarn_update *update, struct tree_record **ret_record);
+
+/** The record is durable, or was not stored: show it, or undo what tree_change_prepare() has done. The tree's lock is held.
+ * @param version  0: it was not */
+void tree_change_end(struct tree_store *store, const struct tree_change *change, struct tree_record *record,
+                     uint32_t bytes, uint64_t version);
+
+/** The key was removed durably: remove it from the tree, which has it. The tree's lock is held. */
+void tree_change_remove(struct tree_store *store, const struct tree_change *change);
+
+/** Now and then, after new keys, look for records that have expired. */
+void tree_store_sweep_sometimes(struct tree_store *store, const struct tree_change *change);
 
 #endif

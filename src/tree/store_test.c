@@ -496,6 +496,70 @@ static void what_cannot_be_a_tree_is_refused(void **state)
     free(fixture);
 }
 
+/* ---- several keys at once -------------------------------------------------------------------------- */
+
+static struct tarn_batch_item item_of(const char *key, const char *value)
+{
+    return (struct tarn_batch_item){
+        .key = key, .key_len = strlen(key), .value = value, .value_len = value == NULL ? 0 : strlen(value)};
+}
+
+static struct tarn_batch_item removal_of(const char *key)
+{
+    struct tarn_batch_item item = item_of(key, NULL);
+    item.remove = true;
+    return item;
+}
+
+/* All of it is there after a kill, or nothing where it was refused, or has failed, or had no room. */
+static void batches_are_all_or_nothing(void **state)
+{
+    static const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT};
+    struct fixture *fixture = open_fixture(0);
+    const char *why;
+    (void)state;
+    assert_int_equal(put_text(fixture, "a", "1", NULL), 0);
+    assert_int_equal(put_text(fixture, "b", "2", NULL), 0);
+    struct tarn_batch_item items[] = {item_of("a", "3"), removal_of("b"), item_of("c", "4"), removal_of("d")};
+    assert_int_equal(tree_store_write_batch(fixture->store, items, 4), 0);
+    for (int times = 0; times < 2; times++) {
+        expect_text(fixture, "a", "3");
+        expect_text(fixture, "b", NULL);
+        expect_text(fixture, "c", "4");
+        open_again(fixture, true);
+    }
+    items[0] = item_of("new", "5");
+    items[1] = item_of("a", "6");
+    items[2] = item_of("c", "7");
+    items[2].options = &absent;
+    assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -EEXIST);
+    assert_true(items[0].error == -ECANCELED && items[1].error == -ECANCELED && items[2].error == -EEXIST);
+    items[2].options = NULL;
+    items[2].value = fixture->value;
+    items[2].value_len = SIZE_MAX;
+    assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -EMSGSIZE);
+    assert_true(items[0].error == -ECANCELED && items[2].error == -EMSGSIZE);
+    items[2] = item_of("new", "8");
+    assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -EINVAL);
+    expect_text(fixture, "new", NULL);
+    expect_text(fixture, "a", "3");
+    expect_text(fixture, "c", "4");
+    fixture->drive.fail_on = true;
+    fixture->drive.fail_op = DRIVE_WRITE;
+    atomic_store(&fixture->drive.fail_at, 1);
+    assert_true(tree_store_write_batch(fixture->store, items, 2) < 0);
+    expect_text(fixture, "new", NULL);
+    expect_text(fixture, "a", "3");
+    assert_int_equal(tree_store_check(fixture->store, &why), 0);
+    assert_true(tree_store_close(fixture->store) < 0);
+    task_node_close(fixture->node);
+    atomic_store(&fixture->drive.fail_at, 0);
+    fixture->drive.fail_on = false;
+    assert_int_equal(try_open(fixture), 0);
+    expect_text(fixture, "a", "3");
+    close_fixture(fixture);
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 enum { WRITERS = 3, OWN_KEYS = 40, ROUNDS = TESTING_SLOW ? 60 : 400 };
@@ -571,6 +635,110 @@ static void threads_agree(void **state)
     close_fixture(fixture);
 }
 
+enum { ACCOUNTS = 12, SUM = 1000 * ACCOUNTS, TRANSFERS = TESTING_SLOW ? 300 : 2000 };
+
+static struct tree_key account_key(char *text, unsigned number)
+{
+    (void)snprintf(text, 16, "account %02u", number);
+    return key_of(text);
+}
+
+/* Read an account, on whose present value an item depends from now on. @return its value */
+static unsigned read_account(struct fixture *fixture, unsigned number, char *text,
+                             struct tarn_put_options *ret_options, struct tarn_batch_item *ret_item)
+{
+    unsigned value = 0;
+    struct tarn_record_info info;
+    const struct tree_key key = account_key(text, number);
+    const int error = tree_store_get(fixture->store, key, &value, sizeof(value), &info);
+    base_assert(error == 0 || error == -ENOENT);
+    *ret_options =
+        error == 0 ? (struct tarn_put_options){.condition = TARN_PUT_IF_VERSION, .if_version = info.version}
+                   : (struct tarn_put_options){.condition = TARN_PUT_IF_ABSENT};
+    *ret_item = (struct tarn_batch_item){
+        .key = key.bytes, .key_len = key.count, .check = true, .options = ret_options};
+    return error == 0 ? value : 0;
+}
+
+static void change_account(struct tarn_batch_item *item, const unsigned *value)
+{
+    item->check = false;
+    item->remove = *value == 0;
+    item->value = value;
+    item->value_len = sizeof(*value);
+}
+
+/* Transactions: some of one account goes to another, whose accounts are removed when they are empty. */
+static void *transfer(void *arg)
+{
+    struct crowd *crowd = arg;
+    struct base_random random;
+    base_random_init(&random, atomic_fetch_add(&crowd->next, 1));
+    for (unsigned done = 0; done < TRANSFERS;) {
+        char texts[2][16];
+        struct tarn_put_options options[2];
+        struct tarn_batch_item items[2];
+        const unsigned from = (unsigned)base_random_below(&random, ACCOUNTS),
+                       to = (from + 1 + (unsigned)base_random_below(&random, ACCOUNTS - 1)) % ACCOUNTS;
+        unsigned left = read_account(crowd->fixture, from, texts[0], &options[0], &items[0]);
+        unsigned more = read_account(crowd->fixture, to, texts[1], &options[1], &items[1]);
+        const unsigned amount = (unsigned)base_random_below(&random, left + 1);
+        left -= amount;
+        more += amount;
+        change_account(&items[0], &left);
+        change_account(&items[1], &more);
+        const int error = tree_store_write_batch(crowd->fixture->store, items, 2);
+        base_assert(error == 0 || error == -EEXIST || error == -ENOENT);
+        done += error == 0;
+    }
+    atomic_fetch_add(&crowd->done, 1);
+    return NULL;
+}
+
+/* A transaction that changes nothing: all accounts as they are at one moment. @return their sum; -1: others were faster */
+static int sum_accounts(struct fixture *fixture)
+{
+    char texts[ACCOUNTS][16];
+    struct tarn_put_options options[ACCOUNTS];
+    struct tarn_batch_item items[ACCOUNTS];
+    unsigned sum = 0;
+    for (unsigned i = 0; i < ACCOUNTS; i++)
+        sum += read_account(fixture, i, texts[i], &options[i], &items[i]);
+    const int error = tree_store_write_batch(fixture->store, items, ACCOUNTS);
+    base_assert(error == 0 || error == -EEXIST || error == -ENOENT);
+    return error == 0 ? (int)sum : -1;
+}
+
+static void transactions_are_serialisable(void **state)
+{
+    struct fixture *fixture = open_fixture(0);
+    struct crowd crowd = {.fixture = fixture};
+    pthread_t threads[WRITERS];
+    const char *why;
+    char text[16];
+    (void)state;
+    for (unsigned i = 0; i < ACCOUNTS; i++) {
+        const unsigned value = SUM / ACCOUNTS;
+        const struct tarn_put_options any = {0};
+        assert_int_equal(
+            tree_store_put(fixture->store, account_key(text, i), &value, sizeof(value), &any, NULL), 0);
+    }
+    for (unsigned i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, transfer, &crowd), 0);
+    while (atomic_load(&crowd.done) < WRITERS) {
+        const int sum = sum_accounts(fixture);
+        assert_true(sum == -1 || sum == SUM);
+    }
+    for (unsigned i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(sum_accounts(fixture), SUM);
+        assert_int_equal(tree_store_check(fixture->store, &why), 0);
+        open_again(fixture, true);
+    }
+    close_fixture(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_a_model),
@@ -581,6 +749,8 @@ int main(void)
                                        cmocka_unit_test(what_fails_is_not_shown),
                                        cmocka_unit_test(what_may_be_lost_is_refused),
                                        cmocka_unit_test(what_cannot_be_a_tree_is_refused),
-                                       cmocka_unit_test(threads_agree)};
+                                       cmocka_unit_test(batches_are_all_or_nothing),
+                                       cmocka_unit_test(threads_agree),
+                                       cmocka_unit_test(transactions_are_serialisable)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

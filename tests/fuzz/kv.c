@@ -25,6 +25,27 @@ static void check_within(const void *part, size_t bytes, const uint8_t *data, si
     base_assert(from >= data && from <= data + size && bytes <= (size_t)(data + size - from));
 }
 
+/* The changes of a batch, which lie behind each other. */
+static void load_changes(const uint8_t *data, size_t size)
+{
+    static struct tarn_batch_item items[TARN_BATCH_ITEMS_MAX];
+    static struct tarn_put_options options[TARN_BATCH_ITEMS_MAX];
+    struct kv_request request;
+    size_t bytes = 8;
+    if (kv_request_load(KV_BATCH, data, size, &request) != 0 ||
+        kv_changes_load(&request, data, size, options, items) != 0)
+        return;
+    for (uint32_t i = 0; i < request.amount; i++) {
+        base_assert(items[i].key_len > 0 && items[i].options == &options[i]);
+        check_within(items[i].key, items[i].key_len, data, size);
+        check_within(items[i].value, items[i].value_len, data, size);
+        bytes += kv_change_bytes(&items[i]);
+    }
+    base_assert(bytes == size);
+    if (kv_changed_load(data, size, items, request.amount) <= 0)
+        base_assert(items[0].error <= 0);
+}
+
 static void load_results(const uint8_t *data, size_t size)
 {
     struct kv_store_info info;
@@ -94,6 +115,8 @@ static void ask(struct kv_server *server, const uint8_t *data, size_t size)
     static const uint32_t methods[] = {KV_INFO,
                                        KV_GET,
                                        KV_SCAN,
+                                       KV_RANGE,
+                                       KV_BATCH,
                                        KV_SHORT + KV_GET,
                                        KV_SHORT + KV_MULTI_GET,
                                        KV_SHORT + KV_PUT,
@@ -144,6 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     load_results(data, size);
+    load_changes(data, size);
     fuzz_begin(&drive, 0, BASE_LOG_ERROR, &input.node, &input.sched);
     base_assert(task_spawn(input.sched, NULL, "run", run, &input) == 0);
     fuzz_end(input.node, input.sched);

@@ -1,6 +1,6 @@
 /*
- * Campaign `tree`: clients on schedulers and threads get, put, remove and touch a few keys of an ordered store, go through
- * ranges of them both ways, and flush, through power cuts, kills and closes. Oracle and model are those of campaign `depot`:
+ * Campaign `tree`: clients on schedulers and threads get, put, remove and touch a few keys of an ordered store, change some
+ * together, go through ranges of them both ways, and flush, through power cuts, kills and closes. Oracle and model are those of campaign `depot`:
  * every history must be explained, and nothing that was acknowledged is ever lost.
  *
  *   epoch ──▶ open ──▶ a range over all keys ──▶ clients ──▶ check ──▶ close ──▶ next epoch
@@ -26,6 +26,7 @@ enum {
     CUT_BITS_MIN = 12,
     CUT_BITS_MAX = 23,
     PREFIX_BYTES = 700, /* of a long key: such nodes have two units */
+    BATCH_MAX = 4,
 };
 
 #define STORE_BYTES  (UINT64_C(4) << 20)
@@ -208,6 +209,48 @@ static void flush_all(struct client *client)
     judge_error(client, "flush_all", error, false);
 }
 
+/* Some neighbours among the keys are changed together, each of them stored or removed. */
+static void write_batch(struct client *client)
+{
+    struct play *play = client->play;
+    uint8_t names[BATCH_MAX][TREE_KEY_MAX];
+    struct tarn_put_options options[BATCH_MAX];
+    struct tarn_batch_item items[BATCH_MAX];
+    uint32_t numbers[BATCH_MAX];
+    bool has_condition = false;
+    const uint64_t first = draw_below(client, play->keys);
+    const uint32_t count = 1 + (uint32_t)draw_below(client, base_min(play->keys, (uint64_t)BATCH_MAX));
+    for (uint32_t i = 0; i < count; i++) {
+        struct sim_oracle_op op = {.kind = draw_below(client, 4) == 0 ? SIM_DELETE : SIM_PUT,
+                                   .key = (first + i) % play->keys,
+                                   .value_bytes = (uint32_t)draw_below(client, SHORT_MAX)};
+        if (op.kind == SIM_PUT)
+            op.expiry_ns = draw_expiry(client);
+        if (op.kind == SIM_PUT && draw_below(client, 8) == 0)
+            op.condition = TARN_PUT_IF_ABSENT + (enum tarn_put_condition)draw_below(client, 2);
+        numbers[i] = begin_op(client, &op);
+        options[i] = (struct tarn_put_options){
+            .condition = op.condition, .expiry_ns = op.expiry_ns, .client_flags = numbers[i]};
+        const struct tree_key key = fill_key(play, op.key, names[i]);
+        items[i] = (struct tarn_batch_item){.key = key.bytes,
+                                            .key_len = key.count,
+                                            .value = client->value + i * SHORT_MAX,
+                                            .value_len = op.kind == SIM_PUT ? op.value_bytes : 0,
+                                            .remove = op.kind == SIM_DELETE,
+                                            .options = &options[i]};
+        sim_oracle_fill_value(op.key, numbers[i], client->value + i * SHORT_MAX, op.value_bytes);
+        has_condition = has_condition || op.condition != TARN_PUT_ANY;
+    }
+    sim_oracle_join(&play->oracle, numbers[0], count);
+    int error = tree_store_write_batch(play->store, items, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_idle = items[i].error == 0 && items[i].remove && items[i].version == 0;
+        sim_oracle_end(&play->oracle, tarn_of(client), numbers[i], is_idle ? -ENOENT : items[i].error,
+                       items[i].version);
+    }
+    judge_error(client, "write_batch", error, has_condition);
+}
+
 /* A range: the gets that it stands for, and what it has shown. */
 struct walk {
     struct client *client;
@@ -296,8 +339,10 @@ static void run_client(void *arg)
         const uint64_t key = draw_below(client, play->keys), choice = draw_below(client, 16);
         if (choice < 4)
             get_value(client, key);
-        else if (choice < 9)
+        else if (choice < 8)
             put_value(client, key);
+        else if (choice < 9)
+            write_batch(client);
         else if (choice < 11)
             touch_or_remove(client, key, choice == 9);
         else if (choice < 13)
