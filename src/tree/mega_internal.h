@@ -4,8 +4,8 @@
 
 #include "tree/mega.h"
 
-#define ROOT          0u /* the unit at which the root is */
-#define FETCHED_LINES 6u /* of a node that is about to be searched */
+#define ROOT          0u  /* the unit at which the root is */
+#define FETCHED_LINES 16u /* of a node that is about to be searched: all of most */
 
 /* A node on the way to a leaf. */
 struct mega_step {
