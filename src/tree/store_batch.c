@@ -107,7 +107,22 @@ static int write_members(struct tree_store *store, struct member *members, struc
     return error;
 }
 
-/* Fill in members, in the order of their locks. @return 0; -EINVAL, -EMSGSIZE: an item says so */
+/* Whether the depot takes as much at once: it is asked before anything is copied. */
+static bool fits_depot(const struct tree_store *store, const struct tarn_batch_item *items, size_t count)
+{
+    const uint64_t most = tarn_depot_batch_bytes_max(store->depot);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].remove || items[i].check)
+            continue;
+        if (items[i].value_len > most)
+            return false;
+        bytes += tarn_depot_batch_bytes(store->depot, items[i].key_len, items[i].value_len);
+    }
+    return bytes <= most;
+}
+
+/* Fill in members, in the order of their locks. @return 0; -EINVAL, -EMSGSIZE: an item says so; -E2BIG */
 static int fill_members(struct tree_store *store, struct tarn_batch_item *items, size_t count,
                         struct member *members)
 {
@@ -120,6 +135,8 @@ static int fill_members(struct tree_store *store, struct tarn_batch_item *items,
         if (error == 0)
             members[i].lock = tree_store_key_lock(store, key);
     }
+    if (error == 0 && !fits_depot(store, items, count))
+        error = -E2BIG;
     qsort(members, count, sizeof(*members), compare_members);
     return error != 0 || are_different(members, count) ? error : -EINVAL;
 }

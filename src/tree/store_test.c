@@ -537,8 +537,8 @@ static void batches_are_all_or_nothing(void **state)
     items[2].options = NULL;
     items[2].value = fixture->value;
     items[2].value_len = SIZE_MAX;
-    assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -EMSGSIZE);
-    assert_true(items[0].error == -ECANCELED && items[2].error == -EMSGSIZE);
+    assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -E2BIG);
+    assert_true(items[0].error == -E2BIG && items[2].error == -E2BIG);
     items[2] = item_of("new", "8");
     assert_int_equal(tree_store_write_batch(fixture->store, items, 3), -EINVAL);
     expect_text(fixture, "new", NULL);
