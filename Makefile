@@ -30,7 +30,7 @@ test: ## build, then run a part of every kind of test, in some 10 minutes (STAGE
 	@tools/test $(STAGES)
 
 .PHONY: test-all
-test-all: ## build, then run all tests, in some 40 minutes (STAGES="unit lint" for some)
+test-all: ## build, then run the tests of continuous integration, in some 70 minutes (STAGES="unit lint" for some)
 	@tools/packages test
 	@tools/test --all $(STAGES)
 

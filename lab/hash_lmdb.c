@@ -29,15 +29,7 @@ static int open_engine(struct lab_hash_store *store, struct state *state)
         state->engine = NULL;
         return error;
     }
-    void *session = base_alloc(account, engine->session_bytes);
-    if (session == NULL)
-        return -ENOMEM;
-    error = engine->session_open(state->engine, session);
-    if (error == 0)
-        state->session = session;
-    else
-        base_free(account, session, engine->session_bytes);
-    return error;
+    return lab_ycsb_session_open(&state->place, engine, state->engine, &state->session);
 }
 
 static int open_lmdb(struct lab_hash_store *store)
@@ -70,10 +62,8 @@ static void close_lmdb(struct lab_hash_store *store)
     struct state *state = store->state;
     if (state == NULL)
         return;
-    if (state->session != NULL) {
-        engine->session_close(state->session);
-        base_free(account, state->session, engine->session_bytes);
-    }
+    if (state->session != NULL)
+        lab_ycsb_session_close(&state->place, engine, state->session);
     if (state->engine != NULL) {
         (void)engine->close(state->engine);
         base_free(account, state->engine, engine->store_bytes);

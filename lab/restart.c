@@ -79,6 +79,11 @@ enum act {
     ACT_ORDERED, /* open it as an ordered store, and close it */
 };
 
+static bool is_closed_after(enum act act)
+{
+    return act == ACT_OPEN_CLOSE || act == ACT_ORDERED;
+}
+
 /* What it tells, before it dies. */
 struct answer {
     int error;
@@ -206,7 +211,6 @@ static void open_main(void *arg)
     uint64_t begin_ns = task_now();
     if (answer->error == 0)
         answer->error = await_step(&step, false);
-    const bool is_closed = job->act == ACT_OPEN_CLOSE || job->act == ACT_ORDERED;
     if (answer->error == 0) {
         answer->open_ns = task_now() - begin_ns;
         if (job->act == ACT_ORDERED) {
@@ -215,14 +219,14 @@ static void open_main(void *arg)
             answer->read_bytes = drive_moved_bytes(depot_drive(step.depot), DRIVE_READ);
             answer->error = act_on_store(job, step.depot);
         }
-        if (is_closed) {
+        if (is_closed_after(job->act)) {
             int closed = await_step(&step, true);
             answer->error = answer->error != 0 ? answer->error : closed;
         }
     }
     if (lab_child_answer(answer, sizeof(*answer)) != 0)
         world->error = -EPIPE;
-    if (answer->error != 0 || !is_closed)
+    if (answer->error != 0 || !is_closed_after(job->act))
         (void)raise(SIGKILL); /* nothing is closed, nothing is flushed */
 }
 
@@ -242,7 +246,7 @@ static int run_child(struct job *job)
     if (error == 0) {
         error = lab_child_call(&child, NULL, 0, &job->answer, sizeof(job->answer), PATIENCE_NS);
         int stopped = lab_child_stop(&child); /* which fails where it has killed itself */
-        if (error == 0 && job->answer.error == 0 && (job->act == ACT_OPEN_CLOSE || job->act == ACT_ORDERED))
+        if (error == 0 && job->answer.error == 0 && is_closed_after(job->act))
             error = stopped;
     }
     if (error == 0)

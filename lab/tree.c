@@ -35,7 +35,7 @@ static const struct base_setting table[] = {
 
 static const struct bench_list lists[] = {
     BENCH_WORDS("only", only, cases),
-    BENCH_NUMBERS("threads", threads, 1, LAB_TREE_THREADS_MAX, 1),
+    BENCH_NUMBERS("threads", threads, 1, LAB_YCSB_THREADS_MAX, 1),
     BENCH_WORDS("peers", peers, peers),
     {.setting = NULL},
 };
@@ -52,6 +52,8 @@ enum {
     TURNS = 16, /* operations, the first of which is timed */
     FOLDER_ROOM = 64,
 };
+
+enum { KEY_MIN = 8, KEY_MAX = 64, VALUE_BYTES = 8 };
 
 #define SALT UINT64_C(0x9e3779b97f4a7c15)
 
@@ -87,11 +89,12 @@ static uint64_t mix(uint64_t number)
     return number ^ number >> 33;
 }
 
-/* The first word belongs to one number alone, since each step of mix() can be undone. */
-size_t lab_tree_key(uint64_t number, uint8_t *key)
+/* The key of a record, of any length and in no order. Its first word belongs to one number alone, since each step of mix()
+ * can be undone. @param key  KEY_MAX bytes @return its length */
+static size_t fill_key(uint64_t number, uint8_t *key)
 {
     uint64_t word = mix(number + SALT);
-    const size_t bytes = LAB_TREE_KEY_MIN + word % (LAB_TREE_KEY_MAX - LAB_TREE_KEY_MIN + 1);
+    const size_t bytes = KEY_MIN + word % (KEY_MAX - KEY_MIN + 1);
     for (size_t at = 0; at < bytes; at += sizeof(word)) {
         memcpy(key + at, &word, sizeof(word));
         word = word * SALT + 1;
@@ -101,16 +104,16 @@ size_t lab_tree_key(uint64_t number, uint8_t *key)
 
 static int put(const struct store *store, void *session, uint64_t number)
 {
-    uint8_t key[LAB_TREE_KEY_MAX];
-    const size_t bytes = lab_tree_key(number, key);
+    uint8_t key[KEY_MAX];
+    const size_t bytes = fill_key(number, key);
     return store->engine->put(session, key, bytes, &number);
 }
 
 static int search(const struct store *store, void *session, uint64_t number)
 {
-    uint8_t key[LAB_TREE_KEY_MAX];
+    uint8_t key[KEY_MAX];
     uint64_t value;
-    const size_t bytes = lab_tree_key(number, key);
+    const size_t bytes = fill_key(number, key);
     int error = store->engine->get(session, key, bytes, &value);
     return error != 0 ? error : value == number ? 0 : -EBADMSG;
 }
@@ -125,7 +128,7 @@ static void see(void *arg, const void *key, size_t key_bytes, const void *value,
 {
     struct seen *seen = arg;
     uint64_t word, number;
-    if (key_bytes < LAB_TREE_KEY_MIN || value_bytes != sizeof(number)) {
+    if (key_bytes < KEY_MIN || value_bytes != sizeof(number)) {
         seen->is_wrong = true;
         return;
     }
@@ -139,9 +142,9 @@ static void see(void *arg, const void *key, size_t key_bytes, const void *value,
 /* What is found is in order, and each value is its key's. Only at the end of all keys there are fewer than were asked for. */
 static int scan(const struct store *store, void *session, uint64_t number)
 {
-    uint8_t key[LAB_TREE_KEY_MAX];
+    uint8_t key[KEY_MAX];
     struct seen seen = {.first_word = 0};
-    const size_t bytes = lab_tree_key(number, key);
+    const size_t bytes = fill_key(number, key);
     int error = store->engine->scan(session, key, bytes, (uint32_t)store->contest->options->scan, see, &seen);
     return error != 0 ? error : seen.is_wrong || seen.count == 0 ? -EBADMSG : 0;
 }
@@ -152,9 +155,7 @@ struct worker {
     struct store *store;
     uint64_t duration_ns;
     struct base_random random;
-    pthread_t thread;
     uint64_t begin_ns, end_ns, operations;
-    int error;
     struct base_histogram latency;
 };
 
@@ -186,44 +187,19 @@ static int operate_for(struct worker *worker, void *session, uint64_t duration_n
     return 0;
 }
 
-/* A session of its own, where the engine has them. @param room  of the engine's session_bytes */
-static int open_session(const struct store *store, void *room, void **ret_session)
-{
-    *ret_session = store->engine->session_bytes == 0 ? store->state : room;
-    return store->engine->session_bytes == 0 ? 0 : store->engine->session_open(store->state, room);
-}
-
-static void *run_worker(void *arg)
+static int run_worker(void *arg)
 {
     struct worker *worker = arg;
-    const struct lab_ycsb_engine *engine = worker->store->engine;
-    struct base_account *account = worker->store->place.account;
-    void *room = base_alloc(account, engine->session_bytes + 1), *session;
-    worker->error = room == NULL ? -ENOMEM : open_session(worker->store, room, &session);
-    if (worker->error == 0) {
-        worker->error = operate_for(worker, session, worker->duration_ns / WARM_UP_SHARE);
-        base_histogram_reset(&worker->latency);
-        if (worker->error == 0)
-            worker->error = operate_for(worker, session, worker->duration_ns);
-        if (engine->session_bytes > 0)
-            engine->session_close(session);
-    }
-    base_free(account, room, engine->session_bytes + 1);
-    return NULL;
-}
-
-static int run_workers(struct worker *workers, uint32_t count)
-{
-    uint32_t started = 0;
-    int error = 0;
-    while (started < count && error == 0) {
-        error = -pthread_create(&workers[started].thread, NULL, run_worker, &workers[started]);
-        started += error == 0;
-    }
-    for (uint32_t i = 0; i < started; i++) {
-        (void)pthread_join(workers[i].thread, NULL);
-        error = error != 0 ? error : workers[i].error;
-    }
+    struct store *store = worker->store;
+    void *session;
+    int error = lab_ycsb_session_open(&store->place, store->engine, store->state, &session);
+    if (error != 0)
+        return error;
+    error = operate_for(worker, session, worker->duration_ns / WARM_UP_SHARE);
+    base_histogram_reset(&worker->latency);
+    if (error == 0)
+        error = operate_for(worker, session, worker->duration_ns);
+    lab_ycsb_session_close(&store->place, store->engine, session);
     return error;
 }
 
@@ -245,7 +221,7 @@ static int measure_store(void *arg, struct bench_sample *sample)
         base_random_init(&workers[i].random, contest->seed++);
         base_histogram_reset(&workers[i].latency);
     }
-    int error = run_workers(workers, count);
+    int error = lab_ycsb_threads_run(workers, sizeof(*workers), count, run_worker);
     for (uint32_t i = 0; i < count; i++) {
         sample->operations += workers[i].operations;
         sample->elapsed_ns = base_max(sample->elapsed_ns, workers[i].end_ns - workers[i].begin_ns);
@@ -296,8 +272,9 @@ static int fill_store(struct store *store)
     struct base_progress progress;
     void *session;
     const uint64_t count = contest->options->records, before = resident_bytes();
-    void *room = base_alloc(store->place.account, store->engine->session_bytes + 1);
-    int error = room == NULL ? -ENOMEM : open_session(store, room, &session);
+    int error = lab_ycsb_session_open(&store->place, store->engine, store->state, &session);
+    if (error != 0)
+        return error;
     bench_progress_init(contest->bench, &progress, store->engine->name, "records", count);
     for (uint64_t i = 0; i < count && error == 0; i++) {
         error = put(store, session, i);
@@ -305,9 +282,7 @@ static int fill_store(struct store *store)
             base_progress_update(&progress, i);
     }
     base_progress_end(&progress);
-    if (room != NULL && error == 0 && store->engine->session_bytes > 0)
-        store->engine->session_close(session);
-    base_free(store->place.account, room, store->engine->session_bytes + 1);
+    lab_ycsb_session_close(&store->place, store->engine, session);
     atomic_store(&store->records, count);
     store->resident_bytes = base_max(resident_bytes(), before) - before;
     return error;
@@ -323,7 +298,7 @@ static int make_store(struct contest *contest, struct store *store, const struct
                                            .memory_bytes = (GROWTH + 1) * records * MEMORY_EACH,
                                            .records_max = (GROWTH + 1) * records,
                                            .in_memory = true,
-                                           .value_bytes = LAB_TREE_VALUE_BYTES};
+                                           .value_bytes = VALUE_BYTES};
     if (store->skipped != NULL)
         return 0;
     int error = open_store(store);

@@ -155,6 +155,20 @@ uint64_t lab_ycsb_present(struct lab_ycsb_numbers *numbers);
 uint64_t lab_ycsb_draw_number(const struct lab_ycsb_workload *workload, const struct base_random_zipf *zipf,
                               uint64_t present, struct base_random *random);
 
+/** Open a session of an engine, or have the store for one. @param ret_session  for the engine's calls, until
+ * lab_ycsb_session_close() @return 0; negative errno: said */
+base_must_check int lab_ycsb_session_open(struct lab_ycsb_place *place, const struct lab_ycsb_engine *engine,
+                                          void *store, void **ret_session);
+
+/** Close a session. */
+void lab_ycsb_session_close(struct lab_ycsb_place *place, const struct lab_ycsb_engine *engine,
+                            void *session);
+
+/** Run threads, each with a worker of its own. @param workers  `count`, to LAB_YCSB_THREADS_MAX, of `bytes` each @param
+ * run  returns 0 or negative errno @return 0; the first error */
+base_must_check int lab_ycsb_threads_run(void *workers, size_t bytes, uint32_t count,
+                                         int (*run)(void *worker));
+
 /* ---- in an engine's process ------------------------------------------------------------------------- */
 
 /* What an engine is to do. */

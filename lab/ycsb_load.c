@@ -76,7 +76,6 @@ struct run {
 struct worker {
     struct run *run;
     uint32_t number;
-    pthread_t thread;
     void *session;
     struct base_random random;
     uint8_t *value;
@@ -142,31 +141,69 @@ static bool has_time(const struct worker *worker, uint64_t now_ns)
            (now_ns < run->end_ns || worker->operations == 0);
 }
 
-/* A session of its own, where the engine has them. */
-static int open_session(struct worker *worker)
+int lab_ycsb_session_open(struct lab_ycsb_place *place, const struct lab_ycsb_engine *engine, void *store,
+                          void **ret_session)
 {
-    const struct lab_ycsb_load *load = worker->run->load;
-    const struct lab_ycsb_engine *engine = load->engine;
-    worker->session = load->store;
+    const bool has_sessions = engine->session_bytes > 0;
+    void *session = has_sessions ? base_alloc(place->account, engine->session_bytes) : store;
+    if (session == NULL)
+        return lab_ycsb_say(place, -ENOMEM, "no memory");
+    int error = has_sessions ? engine->session_open(store, session) : 0;
+    if (error == 0)
+        *ret_session = session;
+    else
+        base_free(place->account, session, engine->session_bytes);
+    return error;
+}
+
+void lab_ycsb_session_close(struct lab_ycsb_place *place, const struct lab_ycsb_engine *engine, void *session)
+{
     if (engine->session_bytes == 0)
-        return 0;
-    worker->session = base_alloc(load->place->account, engine->session_bytes);
-    if (worker->session == NULL)
-        return lab_ycsb_say(load->place, -ENOMEM, "no memory");
-    int error = engine->session_open(load->store, worker->session);
-    if (error != 0)
-        base_free(load->place->account, worker->session, engine->session_bytes);
+        return;
+    engine->session_close(session);
+    base_free(place->account, session, engine->session_bytes);
+}
+
+struct thread {
+    pthread_t id;
+    void *worker;
+    int (*run)(void *worker);
+    int error;
+};
+
+static void *run_thread(void *arg)
+{
+    struct thread *thread = arg;
+    thread->error = thread->run(thread->worker);
+    return NULL;
+}
+
+int lab_ycsb_threads_run(void *workers, size_t bytes, uint32_t count, int (*run)(void *worker))
+{
+    struct thread threads[LAB_YCSB_THREADS_MAX];
+    uint32_t started = 0;
+    int error = 0;
+    while (started < count && error == 0) {
+        struct thread *thread = &threads[started];
+        *thread = (struct thread){.worker = (uint8_t *)workers + started * bytes, .run = run};
+        error = -pthread_create(&thread->id, NULL, run_thread, thread);
+        started += error == 0;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        (void)pthread_join(threads[i].id, NULL);
+        error = error != 0 ? error : threads[i].error;
+    }
     return error;
 }
 
 /* Each operation begins when the one before has ended, so that one look at the clock tells both. */
-static void *run_worker(void *arg)
+static int run_worker(void *arg)
 {
     struct worker *worker = arg;
     const struct lab_ycsb_load *load = worker->run->load;
-    worker->error = open_session(worker);
+    worker->error = lab_ycsb_session_open(load->place, load->engine, load->store, &worker->session);
     if (worker->error != 0)
-        return NULL;
+        return worker->error;
     uint64_t begin_ns = task_now();
     while (has_time(worker, begin_ns)) {
         worker->error = operate(worker);
@@ -176,11 +213,8 @@ static void *run_worker(void *arg)
         begin_ns = now_ns;
     }
     worker->ended_ns = begin_ns;
-    if (load->engine->session_bytes != 0) {
-        load->engine->session_close(worker->session);
-        base_free(load->place->account, worker->session, load->engine->session_bytes);
-    }
-    return NULL;
+    lab_ycsb_session_close(load->place, load->engine, worker->session);
+    return worker->error;
 }
 
 static struct worker *make_workers(struct run *run, const struct lab_ycsb_job *job)
@@ -199,21 +233,6 @@ static struct worker *make_workers(struct run *run, const struct lab_ycsb_job *j
         lab_depot_value_init(&load->values, worker->value);
     }
     return workers;
-}
-
-static int run_threads(struct worker *workers, uint32_t count)
-{
-    uint32_t started = 0;
-    int error = 0;
-    while (started < count && error == 0) {
-        error = -pthread_create(&workers[started].thread, NULL, run_worker, &workers[started]);
-        started += error == 0;
-    }
-    for (uint32_t i = 0; i < started; i++) {
-        (void)pthread_join(workers[i].thread, NULL);
-        error = error != 0 ? error : workers[i].error;
-    }
-    return error;
 }
 
 /* ---- what it came to ----------------------------------------------------------------------------- */
@@ -268,7 +287,7 @@ int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job,
     uint64_t begin_ns = task_now();
     run.end_ns = duration_ns == 0 ? UINT64_MAX : begin_ns + duration_ns;
     if (error == 0)
-        error = run_threads(workers, job->threads);
+        error = lab_ycsb_threads_run(workers, sizeof(*workers), job->threads, run_worker);
     if (error == 0)
         error = read_used(&after);
     if (error == 0)

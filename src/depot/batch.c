@@ -62,15 +62,14 @@ uint64_t tarn_depot_batch_bytes_max(const struct tarn_depot *depot)
     return seglog_batch_bytes_max(depot->log);
 }
 
-/* @return 0; -EINVAL (of the items that are wrong, too); -E2BIG; -EROFS */
-static int check_items(const struct batch *batch, uint64_t *ret_bytes)
+int depot_batch_check(const struct tarn_depot *depot, struct tarn_batch_item *items, size_t count,
+                      uint64_t *ret_bytes)
 {
-    const struct tarn_depot *depot = batch->depot;
     const uint64_t most = tarn_depot_batch_bytes_max(depot);
     int error = depot->read_only ? -EROFS : 0;
     *ret_bytes = 0;
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct tarn_batch_item *item = &batch->items[i];
+    for (size_t i = 0; i < count; i++) {
+        struct tarn_batch_item *item = &items[i];
         bool valid = depot_key_is_valid(item->key_len) && options_of(item)->note <= TARN_NOTE_MAX;
         item->error = valid ? 0 : -EINVAL;
         if (valid && item->check)
@@ -355,16 +354,14 @@ static int with_memory(struct batch *batch, uint64_t bytes)
     return error;
 }
 
-/* Each item is told why; those that are not to blame, that others are. @return what the first to blame says
- */
-static int tell_errors(const struct batch *batch, int error)
+int depot_batch_tell(struct tarn_batch_item *items, size_t count, int error)
 {
     int blamed = 0;
-    for (uint32_t i = 0; i < batch->count && blamed == 0; i++)
-        blamed = batch->items[i].error;
-    for (uint32_t i = 0; i < batch->count; i++) {
-        if (batch->items[i].error == 0)
-            batch->items[i].error = blamed != 0 ? -ECANCELED : error;
+    for (size_t i = 0; i < count && blamed == 0; i++)
+        blamed = items[i].error == -ECANCELED ? 0 : items[i].error; /* others are to blame */
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].error == 0)
+            items[i].error = blamed != 0 ? -ECANCELED : error;
     }
     return blamed != 0 ? blamed : error;
 }
@@ -375,11 +372,11 @@ int tarn_depot_write_batch(struct tarn_depot *depot, struct tarn_batch_item *ite
     uint64_t bytes;
     if (count == 0 || count > TARN_BATCH_ITEMS_MAX)
         return count == 0 ? 0 : -E2BIG;
-    int error = check_items(&batch, &bytes);
+    int error = depot_batch_check(depot, items, count, &bytes);
     if (error == 0) {
         depot_flush_due(depot);
         depot_trace_begin(&depot->stages, &batch.trace, 0);
         error = with_memory(&batch, bytes);
     }
-    return error == 0 ? 0 : tell_errors(&batch, error);
+    return error == 0 ? 0 : depot_batch_tell(items, count, error);
 }

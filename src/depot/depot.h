@@ -184,6 +184,19 @@ base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_jso
 /** Civil time at which an order of tarn_depot_flush_all() is carried out; 0: none is pending. Any thread or task. */
 uint64_t depot_flush_when(const struct tarn_depot *depot);
 
+/**
+ * Look at the items of a batch before anything else is: their keys, notes, and lengths.
+ *
+ * @param ret_bytes  the sum of tarn_depot_batch_bytes()
+ * @return 0; -EINVAL (each item that is wrong says so in its error, and all others have 0); -E2BIG; -EROFS
+ */
+base_must_check int depot_batch_check(const struct tarn_depot *depot, struct tarn_batch_item *items,
+                                      size_t count, uint64_t *ret_bytes);
+
+/** A batch has failed: tell it the items whose error is 0, or that others are to blame; those that were told before stay as they are. @return what the first to blame says;
+ * `error`, if none is */
+int depot_batch_tell(struct tarn_batch_item *items, size_t count, int error);
+
 /** The sequence below which all records were flushed: it changes with each flush that is carried out. */
 uint64_t depot_gone_sequence(const struct tarn_depot *depot);
 

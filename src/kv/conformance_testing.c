@@ -687,6 +687,8 @@ void kv_testing_expect_batches(struct testing_kv *self)
     items[1] = item_of("batch c", "8");
     items[1].options = &bad;
     assert_int_equal(tarn_kv_write_batch(kv, items, 2), -EINVAL);
+    assert_int_equal(items[0].error, -ECANCELED);
+    assert_int_equal(items[1].error, -EINVAL);
     items[1].options = NULL;
     uint8_t *much = calloc(1, TOO_MUCH);
     assert_non_null(much);

@@ -1,5 +1,6 @@
 /* Stores of servers: each operation is a request, or several. Their way to the server is lane.c's. */
 #include "kv/remote.h"
+#include "depot/depot.h"
 #include <errno.h>
 #include <string.h>
 
@@ -231,20 +232,20 @@ static int remote_store_delete(struct tarn_kv *kv, const void *key, size_t key_l
     return error;
 }
 
-/* The bytes of a batch's request. @return 0; -EINVAL, -E2BIG */
-static int measure_batch(const struct tarn_batch_item *items, size_t count, uint64_t *ret_bytes)
+/* The bytes of a batch's request. @return 0; -EINVAL: an item says so; -E2BIG */
+static int measure_batch(struct tarn_batch_item *items, size_t count, uint64_t *ret_bytes)
 {
-    *ret_bytes = 8;
+    static const struct tarn_put_options any = {0};
+    int error = count > TARN_BATCH_ITEMS_MAX ? -E2BIG : 0;
+    *ret_bytes = kv_request_bytes(KV_BATCH, &(struct kv_request){.amount = (uint32_t)count});
     for (size_t i = 0; i < count; i++) {
-        const bool is_good = items[i].key_len > 0 && items[i].key_len <= TARN_KEY_BYTES_MAX &&
-                             (items[i].options == NULL || items[i].options->note <= TARN_NOTE_MAX);
-        if (!is_good)
-            return -EINVAL;
-        if (items[i].value_len > TARN_RPC_BYTES_MAX)
-            return -E2BIG;
-        *ret_bytes += kv_change_bytes(&items[i]);
+        items[i].error = kv_put_check(items[i].key_len, items[i].options == NULL ? &any : items[i].options);
+        error = error == 0 ? items[i].error : error;
+        if (error == 0 && items[i].value_len > TARN_RPC_BYTES_MAX)
+            error = -E2BIG;
+        *ret_bytes += error == 0 ? kv_change_bytes(&items[i]) : 0;
     }
-    return count > TARN_BATCH_ITEMS_MAX || *ret_bytes > TARN_RPC_BYTES_MAX ? -E2BIG : 0;
+    return error == 0 && *ret_bytes > TARN_RPC_BYTES_MAX ? -E2BIG : error;
 }
 
 static int send_batch(struct kv_remote *remote, struct tarn_batch_item *items, uint32_t count, uint64_t bytes)
@@ -275,16 +276,10 @@ static int remote_store_write_batch(struct tarn_kv *kv, struct tarn_batch_item *
         return -EOPNOTSUPP;
     if (count == 0)
         return 0;
-    for (size_t i = 0; i < count; i++)
-        items[i].error = 0;
     int error = measure_batch(items, count, &bytes);
     if (error == 0)
         error = send_batch(remote_of(kv), items, (uint32_t)count, bytes);
-    for (size_t i = 0; i < count && error != 0; i++) {
-        if (items[i].error == 0) /* the server has told nothing of it */
-            items[i].error = error;
-    }
-    return error;
+    return error == 0 ? 0 : depot_batch_tell(items, count, error);
 }
 
 /* ---- scanning ----------------------------------------------------------------------------------- */

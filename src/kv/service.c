@@ -178,13 +178,10 @@ static int answer_batch(const struct kv_server *server, const struct kv_store *s
     struct base_account *account = &server->node->memory;
     const uint32_t count = request->amount;
     const size_t result_bytes = (count + 1) * (size_t)KV_CHANGED_BYTES;
-    struct change {
-        struct tarn_batch_item item;
-        struct tarn_put_options options;
-    };
+    const size_t bytes = count * (sizeof(struct tarn_batch_item) + sizeof(struct tarn_put_options));
     if (exchange->room < result_bytes)
         return -EMSGSIZE;
-    struct tarn_batch_item *items = base_alloc(account, count * sizeof(struct change));
+    struct tarn_batch_item *items = base_alloc(account, bytes);
     if (items == NULL)
         return -ENOMEM;
     struct tarn_put_options *options = (struct tarn_put_options *)(items + count);
@@ -193,7 +190,7 @@ static int answer_batch(const struct kv_server *server, const struct kv_store *s
         kv_changed_save(items, count, tarn_kv_write_batch(store->kv, items, count), exchange->result);
         exchange->result_bytes = (uint32_t)result_bytes;
     }
-    base_free(account, items, count * sizeof(struct change));
+    base_free(account, items, bytes);
     return error;
 }
 

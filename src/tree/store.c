@@ -192,8 +192,10 @@ static int load(struct tree_store *store, const struct depot_opening *opening)
         error = tarn_depot_snapshot_scan(snapshot, load_record, &loading);
         tarn_depot_snapshot_close(snapshot);
     }
-    return error == -ENOMEM || error == -ECANCELED ? tarn_depot_scan(store->depot, load_record, &loading)
-                                                   : error;
+    const bool has_begun = loading.done > 0; /* else what lacks memory may be the snapshot, or its scan */
+    return (error == -ENOMEM && !has_begun) || error == -ECANCELED
+               ? tarn_depot_scan(store->depot, load_record, &loading)
+               : error;
 }
 
 /* Say why a store cannot be opened. @return error */

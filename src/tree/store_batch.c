@@ -1,4 +1,5 @@
 /* An ordered store of one process: several keys that are changed at once. */
+#include "depot/depot.h"
 #include "tree/store_internal.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static void unlock_keys(const struct member *members, size_t count)
     }
 }
 
-/* Have all records, which nobody sees yet. @return 0; the first error */
+/* Have all records, which nobody sees yet. Of a key that comes twice, which the depot refuses, the first has the entry. @return 0; the
+ * first error */
 static int prepare_members(struct tree_store *store, struct member *members, size_t count)
 {
     int error = 0;
@@ -77,20 +79,6 @@ static void end_members(struct tree_store *store, const struct member *members, 
     tree_store_unlock(store);
 }
 
-/* Whether no key comes twice; neighbours in the order of locks are compared, so only keys of one lock. */
-static bool are_different(const struct member *members, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        for (size_t k = i; k-- > 0 && members[k].lock == members[i].lock;) {
-            if (tree_key_compare(members[k].change.key, members[i].change.key) == 0) {
-                members[i].item->error = -EINVAL;
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 static int write_members(struct tree_store *store, struct member *members, struct tarn_batch_item *items,
                          size_t count)
 {
@@ -107,50 +95,22 @@ static int write_members(struct tree_store *store, struct member *members, struc
     return error;
 }
 
-/* Whether the depot takes as much at once: it is asked before anything is copied. */
-static bool fits_depot(const struct tree_store *store, const struct tarn_batch_item *items, size_t count)
-{
-    const uint64_t most = tarn_depot_batch_bytes_max(store->depot);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (items[i].remove || items[i].check)
-            continue;
-        if (items[i].value_len > most)
-            return false;
-        bytes += tarn_depot_batch_bytes(store->depot, items[i].key_len, items[i].value_len);
-    }
-    return bytes <= most;
-}
-
-/* Fill in members, in the order of their locks. @return 0; -EINVAL, -EMSGSIZE: an item says so; -E2BIG */
+/* Fill in members, in the order of their locks. @return 0; what is wrong with items: -EINVAL, -EMSGSIZE; -E2BIG, -EROFS */
 static int fill_members(struct tree_store *store, struct tarn_batch_item *items, size_t count,
                         struct member *members)
 {
-    int error = 0;
+    uint64_t bytes;
+    int error = depot_batch_check(store->depot, items, count, &bytes); /* before anything is copied */
     for (size_t i = 0; i < count; i++) {
         const struct tree_key key = {.bytes = items[i].key, .count = (uint32_t)items[i].key_len};
-        items[i].error = items[i].key_len == 0 ? -EINVAL : items[i].key_len > TREE_KEY_MAX ? -EMSGSIZE : 0;
-        error = error == 0 ? items[i].error : error;
+        if (items[i].key_len > TREE_KEY_MAX)
+            error = items[i].error = -EMSGSIZE;
         members[i] = (struct member){.item = &items[i], .change.key = key};
         if (error == 0)
             members[i].lock = tree_store_key_lock(store, key);
     }
-    if (error == 0 && !fits_depot(store, items, count))
-        error = -E2BIG;
     qsort(members, count, sizeof(*members), compare_members);
-    return error != 0 || are_different(members, count) ? error : -EINVAL;
-}
-
-/* Those that are not to blame are told that others are. */
-static void tell_errors(struct tarn_batch_item *items, size_t count, int error)
-{
-    bool has_blamed = false;
-    for (size_t i = 0; i < count; i++)
-        has_blamed = has_blamed || items[i].error != 0;
-    for (size_t i = 0; i < count; i++) {
-        if (items[i].error == 0)
-            items[i].error = has_blamed ? -ECANCELED : error;
-    }
+    return error;
 }
 
 int tree_store_write_batch(struct tree_store *store, struct tarn_batch_item *items, size_t count)
@@ -165,8 +125,6 @@ int tree_store_write_batch(struct tree_store *store, struct tarn_batch_item *ite
     int error = fill_members(store, items, count, members);
     if (error == 0)
         error = write_members(store, members, items, count);
-    if (error != 0)
-        tell_errors(items, count, error);
     base_free(account, members, count * sizeof(*members));
-    return error;
+    return error == 0 ? 0 : depot_batch_tell(items, count, error);
 }
