@@ -216,7 +216,7 @@ static void write_batch(struct client *client)
     uint8_t names[BATCH_MAX][TREE_KEY_MAX];
     struct tarn_put_options options[BATCH_MAX];
     struct tarn_batch_item items[BATCH_MAX];
-    uint32_t numbers[BATCH_MAX];
+    uint32_t numbers[BATCH_MAX] = {0};
     bool has_condition = false;
     const uint64_t first = draw_below(client, play->keys);
     const uint32_t count = 1 + (uint32_t)draw_below(client, base_min(play->keys, (uint64_t)BATCH_MAX));
