@@ -115,6 +115,9 @@ struct fabric_provider {
     int (*region_register)(void *domain, struct tarn_fabric_region *region);
     bool registers_any;
 
+    /** As fabric_region_adopt(). NULL: region_register() takes any memory */
+    int (*region_adopt)(void *domain, struct tarn_fabric_region *region);
+
     /** Learn that memory for this side's operations is there, a domain's buffers or a caller's, or is about to go. NULL:
      * plain memory will do */
     int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
@@ -217,6 +220,19 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 
 /** Whether tarn_fabric_region_register() takes any memory. */
 bool fabric_registers(const struct tarn_fabric *fabric);
+
+/**
+ * Register the caller's memory with any provider. shm: its pages become a file's, which peers map: what they hold stays
+ * there, also after tarn_fabric_region_free(), when peers that had it mapped may go on to read what is written there.
+ * Domains of one fabric that adopt the same memory share that file.
+ *
+ * @param memory, bytes  whole pages that the caller has mapped, and that nobody writes to until the call returns; they may
+ *                       be read
+ * @param rights         TARN_FABRIC_MAY_READ
+ * @return as tarn_fabric_region_register(). Yields, as that.
+ */
+base_must_check int fabric_region_adopt(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
+                                        uint32_t rights, struct tarn_fabric_region **ret_region);
 
 /** Post an operation that moves bytes and wait for it; the provider's run() carries it out at once where it can. @return
  * as tarn_fabric_wait(). Yields. */

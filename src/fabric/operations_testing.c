@@ -1,6 +1,8 @@
 /* What every provider must do with memory: READ, WRITE, what is refused, order, regions, counters. Single words are
  * words_testing.c's. */
 #include "fabric/operations_testing.h"
+#include "fabric/fabric.h"
+#include <sys/mman.h>
 
 /* ---- READ and WRITE ----------------------------------------------------------------------------- */
 
@@ -303,6 +305,48 @@ static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
         assert_true(memory[-1 - (int)i] == 0x5a && memory[REGISTERED + i] == 0x5a);
     free(words);
     testing_pair_close(&pair);
+}
+
+/* What the caller's pages hold is read by peers of two domains, and stays there; a third adopts what the first has freed. */
+static void memory_of_the_callers_is_adopted(struct testing_fabric *testing)
+{
+    enum { ADOPTED = 65536, DOMAINS = 3 };
+    struct testing_pair pairs[DOMAINS];
+    struct tarn_fabric_region *regions[DOMAINS];
+    uint64_t word;
+    uint8_t *memory = mmap(NULL, ADOPTED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    memset(memory, 0x5a, ADOPTED);
+    testing_pair_open(testing, &pairs[0], NULL);
+    for (unsigned i = 0; i < DOMAINS; i++) {
+        if (i > 0) {
+            pairs[i] = pairs[0];
+            pairs[i].server_domain = testing_domain(testing->fabric, 0, 0);
+            testing_connect(&pairs[i]);
+        }
+        if (i == DOMAINS - 1)
+            tarn_fabric_region_free(regions[0]);
+        assert_int_equal(
+            fabric_region_adopt(pairs[i].server_domain, memory, ADOPTED, TARN_FABRIC_MAY_READ, &regions[i]),
+            0);
+        assert_ptr_equal(regions[i]->memory, memory);
+        assert_int_equal(memory[ADOPTED - 1], 0x5a);
+        tarn_fabric_mem_store64(regions[i], 8, i);
+        for (unsigned k = i == DOMAINS - 1 ? 1 : 0; k <= i; k++) {
+            assert_int_equal(
+                tarn_fabric_read(pairs[k].client, 0, &regions[k]->handle, 8, &word, 8, TESTING_LATE), 0);
+            assert_int_equal(word, i);
+        }
+    }
+    expect_refused(&pairs[1], TARN_FABRIC_WRITE, &regions[1]->handle, 0, 8);
+    for (unsigned i = 1; i < DOMAINS; i++) {
+        tarn_fabric_region_free(regions[i]);
+        testing_disconnect(&pairs[i]);
+        tarn_fabric_domain_close(pairs[i].server_domain);
+    }
+    assert_int_equal(memory[0], 0x5a);
+    testing_pair_close(&pairs[0]);
+    assert_int_equal(munmap(memory, ADOPTED), 0);
 }
 
 /* The same bytes in a second domain, whose peers have keys of their own for them, and none for what else the first has. */
@@ -711,6 +755,7 @@ static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
     EACH(rights_are_kept)                                                                                    \
     EACH(foreign_and_stale_handles_are_refused)                                                              \
     EACH(memory_of_the_callers_is_exported)                                                                  \
+    EACH(memory_of_the_callers_is_adopted)                                                                   \
     EACH(one_memory_is_in_two_domains)                                                                       \
     EACH(memory_of_the_callers_stays_local)                                                                  \
     EACH(memory_without_rights_stays_local)                                                                  \

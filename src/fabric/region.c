@@ -132,7 +132,8 @@ static void free_local(void *domain, struct tarn_fabric_region *region)
         base_unmap(&region->domain->fabric->node->memory, region->memory, region->bytes);
 }
 
-/* Make a region. @param memory  the caller's; NULL: the provider makes it @param making  how it is watched */
+/* Make a region. @param memory  the caller's; NULL: the provider makes it @param making  how it is watched; and how the
+ * region is made, where that is not the usual way */
 static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
                        struct making *making, struct tarn_fabric_region **ret_region)
 {
@@ -151,9 +152,10 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
-    making->make = rights == 0      ? (memory == NULL ? alloc_local : register_local)
-                   : memory != NULL ? provider->region_register
-                                    : provider->region_alloc;
+    if (making->make == NULL)
+        making->make = rights == 0      ? (memory == NULL ? alloc_local : register_local)
+                       : memory != NULL ? provider->region_register
+                                        : provider->region_alloc;
     making->domain = domain->state;
     making->region = region;
     int error = make_of_provider(making);
@@ -187,6 +189,15 @@ int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
     if (memory == NULL || (rights != 0 && !is_aligned))
         return -EINVAL;
     struct making making = {.progress = NULL};
+    return make_region(domain, memory, bytes, rights, &making, ret_region);
+}
+
+int fabric_region_adopt(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
+                        struct tarn_fabric_region **ret_region)
+{
+    struct making making = {.make = domain->fabric->provider->region_adopt};
+    base_assert(base_is_aligned((uintptr_t)memory | bytes, BASE_PAGE_BYTES) &&
+                rights == TARN_FABRIC_MAY_READ);
     return make_region(domain, memory, bytes, rights, &making, ret_region);
 }
 

@@ -5,6 +5,8 @@
 #include "fabric/shm/shm.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /*
@@ -26,7 +28,9 @@ struct shm_region {
     uint64_t key;
     uint64_t generation; /* 0: peers cannot ask for it yet */
     uint64_t bytes;
+    uint64_t counted_bytes; /* of the domain's; none for the caller's memory */
     uint32_t rights;
+    bool is_adopted;  /* its addresses are the caller's */
     uint32_t holders; /* the region until it is freed, exposures, and regions whose origin it is */
 };
 
@@ -118,7 +122,7 @@ static void let_go_of_region(struct shm_region *own)
     while (own != NULL && --own->holders == 0) {
         struct shm_domain *domain = own->domain;
         struct shm_region *origin = own->origin;
-        domain->left_bytes[fabric_may_change(own->rights)] += origin == NULL ? own->bytes : 0;
+        domain->left_bytes[fabric_may_change(own->rights)] += own->counted_bytes;
         base_free(account_of(domain), own, sizeof(*own));
         let_go_of_domain(domain);
         own = origin;
@@ -129,7 +133,7 @@ static void let_go_of_region(struct shm_region *own)
 static int begin_region(struct shm_domain *domain, const struct tarn_fabric_region *region,
                         struct shm_region *origin, uint32_t *ret_slot, struct shm_region **ret_own)
 {
-    const uint64_t bytes = origin == NULL ? region->bytes : 0;
+    const uint64_t bytes = region->is_callers ? 0 : region->bytes;
     uint64_t *left_bytes = &domain->left_bytes[fabric_may_change(region->handle.rights)];
     uint32_t slot = 0;
     task_mutex_assert_held(&domain->shm->service.lock);
@@ -144,6 +148,7 @@ static int begin_region(struct shm_domain *domain, const struct tarn_fabric_regi
                                .origin = origin,
                                .file = {.fd = -1},
                                .bytes = region->bytes,
+                               .counted_bytes = bytes,
                                .rights = region->handle.rights,
                                .holders = 1};
     base_list_init(&own->link);
@@ -174,7 +179,10 @@ static void publish_region_locked(struct shm_region *own, uint32_t slot, struct 
 static void end_region(struct shm_region *own, uint32_t slot)
 {
     struct fabric_service *service = &own->domain->shm->service;
-    shm_file_drop(&own->file);
+    if (own->is_adopted)
+        shm_file_close(&own->file);
+    else
+        shm_file_drop(&own->file);
     task_mutex_lock_firmly(&service->lock);
     if (own->domain->regions[slot] == own)
         own->domain->regions[slot] = NULL;
@@ -182,7 +190,10 @@ static void end_region(struct shm_region *own, uint32_t slot)
     task_mutex_unlock(&service->lock);
 }
 
-int shm_region_alloc(void *state, struct tarn_fabric_region *region)
+/* Make a region whose memory is a file of its own. @param make  the file, for the region; the memory is set then */
+static int make_region(void *state, struct tarn_fabric_region *region,
+                       int (*make)(struct tarn_fabric_region *region, bool readers,
+                                   struct shm_file *ret_file))
 {
     struct shm_domain *domain = state;
     struct fabric_service *service = &domain->shm->service;
@@ -193,7 +204,8 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
     task_mutex_unlock(&service->lock);
     if (error != 0)
         return error;
-    error = shm_file_make("tarn-region", own->bytes, !fabric_may_change(own->rights), region, &own->file);
+    own->is_adopted = region->is_callers;
+    error = make(region, !fabric_may_change(own->rights), &own->file);
     if (error != 0) {
         end_region(own, slot);
         return error;
@@ -204,6 +216,16 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
     publish_region_locked(own, slot, region);
     task_mutex_unlock(&service->lock);
     return 0;
+}
+
+static int make_file(struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
+{
+    return shm_file_make("tarn-region", region->bytes, readers, region, ret_file);
+}
+
+int shm_region_alloc(void *state, struct tarn_fabric_region *region)
+{
+    return make_region(state, region, make_file);
 }
 
 /* The region of this fabric's that has this memory, all of it, and whose peers may do as much: they get its file. */
@@ -232,12 +254,43 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
         error = fd < 0 ? -errno : begin_region(domain, region, origin, &slot, &own);
     if (error == 0) {
         own->file = (struct shm_file){.fd = fd, .bytes = own->bytes};
+        own->is_adopted = origin->is_adopted;
+        if (own->is_adopted) { /* whoever adopts it when the first has freed it finds this one */
+            own->file.memory = region->memory;
+            base_list_push_back(&domain->shm->regions, &own->link);
+        }
         publish_region_locked(own, slot, region);
     } else if (fd >= 0) {
         (void)close(fd);
     }
     task_mutex_unlock(&service->lock);
     return error;
+}
+
+/* Have the caller's pages be those of a file, with what they hold. The mapping is moved in one step, so that who reads there
+ * meanwhile finds the same. */
+static int adopt_file(struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
+{
+    struct shm_file file;
+    int error = shm_file_make("tarn-adopted", region->bytes, readers, region, &file);
+    if (error != 0)
+        return error;
+    memcpy(file.memory, region->memory, region->bytes);
+    if (mremap(file.memory, file.bytes, file.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, region->memory) ==
+        MAP_FAILED) {
+        error = -errno;
+        shm_file_drop(&file);
+        return error;
+    }
+    file.memory = region->memory;
+    *ret_file = file;
+    return 0;
+}
+
+int shm_region_adopt(void *state, struct tarn_fabric_region *region)
+{
+    int error = shm_region_register(state, region); /* another domain may have adopted it before */
+    return error == -EOPNOTSUPP ? make_region(state, region, adopt_file) : error;
 }
 
 void shm_region_free(void *state, struct tarn_fabric_region *region)

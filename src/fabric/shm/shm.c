@@ -55,6 +55,7 @@ const struct fabric_provider fabric_provider_shm = {
     .regions_take_time = true,
     .region_alloc = shm_region_alloc,
     .region_register = shm_region_register,
+    .region_adopt = shm_region_adopt,
     .region_free = shm_region_free,
     .listen = shm_listen,
     .listener_close = shm_listener_close,

@@ -156,6 +156,7 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
 void shm_domain_close(void *state);
 int shm_region_alloc(void *state, struct tarn_fabric_region *region);
 int shm_region_register(void *state, struct tarn_fabric_region *region);
+int shm_region_adopt(void *state, struct tarn_fabric_region *region);
 void shm_region_free(void *state, struct tarn_fabric_region *region);
 
 /* ---- peer.c: a peer's domain -------------------------------------------------------------------- */
