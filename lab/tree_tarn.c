@@ -6,20 +6,16 @@
 #include "tree/mega.h"
 #include <errno.h>
 #include <pthread.h>
-#include <sys/mman.h>
 
 enum { RECORD_BYTES = 192 }; /* of addresses, for a record in nodes and in extents, generously */
 
-#define ALIGNMENT     (UINT64_C(2) << 20) /* of huge pages */
 #define NODE_REGION   1u
 #define EXTENT_REGION 2u
 
 struct store {
     struct lab_ycsb_place *place;
     pthread_rwlock_t lock;
-    struct tarn_fabric_region nodes;
-    uint8_t *extent_memory;
-    uint64_t bytes; /* of each of both */
+    struct tree_memory node_memory, extent_memory;
     struct tree_mega *mega;
     struct tree_extents *extents;
 };
@@ -32,12 +28,11 @@ static int say_failure(const struct store *store, const char *what, int error)
 static int close_tree(void *arg)
 {
     struct store *store = arg;
-    struct base_account *account = store->place->account;
     if (store->mega != NULL)
         tree_mega_close(store->mega);
     tree_extents_close(store->extents);
-    base_unmap_part(account, store->nodes.memory, store->bytes, 0);
-    base_unmap_part(account, store->extent_memory, store->bytes, 0);
+    tree_memory_close(&store->node_memory);
+    tree_memory_close(&store->extent_memory);
     (void)pthread_rwlock_destroy(&store->lock);
     return 0;
 }
@@ -46,22 +41,18 @@ static int open_tree(struct lab_ycsb_place *place, bool sync, void *arg)
 {
     struct store *store = arg;
     store->place = place;
-    store->bytes = base_align_up(place->records_max * RECORD_BYTES + (UINT64_C(1) << 20), BASE_PAGE_BYTES);
-    store->nodes.bytes = store->bytes;
-    store->nodes.memory = base_map_part(place->account, ALIGNMENT, store->bytes, 0);
-    store->extent_memory = base_map_part(place->account, ALIGNMENT, store->bytes, 0);
+    const uint64_t bytes =
+        base_align_up(place->records_max * RECORD_BYTES + (UINT64_C(1) << 20), BASE_PAGE_BYTES);
     int error = sync ? -EINVAL : -pthread_rwlock_init(&store->lock, NULL);
-    if (error == 0 && (store->nodes.memory == NULL || store->extent_memory == NULL))
-        error = -ENOMEM;
-    if (error == 0) {
-        (void)madvise(store->nodes.memory, store->bytes, MADV_HUGEPAGE);
-        (void)madvise(store->extent_memory, store->bytes, MADV_HUGEPAGE);
-    }
     if (error == 0)
-        error = tree_extents_open(place->account, store->extent_memory, store->bytes, &store->extents);
+        error = tree_memory_open(place->account, bytes, bytes, &store->node_memory);
+    if (error == 0)
+        error = tree_memory_open(place->account, bytes, bytes, &store->extent_memory);
+    if (error == 0)
+        error = tree_extents_open(place->account, &store->extent_memory, &store->extents);
     const struct tree_mega_options options = {.account = place->account,
-                                              .memory = &store->nodes,
-                                              .extents = store->extent_memory,
+                                              .memory = &store->node_memory,
+                                              .extents = store->extent_memory.memory,
                                               .region = NODE_REGION};
     if (error == 0)
         error = tree_mega_open(&options, &store->mega);
@@ -73,7 +64,7 @@ static int open_tree(struct lab_ycsb_place *place, bool sync, void *arg)
 
 static const uint8_t *value_at(const struct store *store, uint64_t place)
 {
-    return store->extent_memory + (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT;
+    return store->extent_memory.memory + (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT;
 }
 
 static int get_record(void *session, const void *key, size_t key_bytes, void *value)
@@ -98,13 +89,13 @@ static int put_record(void *session, const void *key, size_t key_bytes, const vo
     struct tree_value before = {.place = 0};
     int error = 0;
     (void)pthread_rwlock_wrlock(&store->lock);
-    const uint64_t offset = tree_extents_take(store->extents, bytes, store->bytes);
+    const uint64_t offset = tree_extents_take(store->extents, bytes);
     if (offset != 0) {
         const struct tree_value found = {.place =
                                              (uint64_t)EXTENT_REGION << 32 | offset / TREE_EXTENT_ALIGNMENT,
                                          .sum = base_crc64(0, value, bytes),
                                          .bytes = bytes};
-        memcpy(store->extent_memory + offset, value, bytes);
+        memcpy(store->extent_memory.memory + offset, value, bytes);
         error = tree_mega_put(store->mega, (struct tree_key){.bytes = key, .count = (uint32_t)key_bytes},
                               found, &before);
     }

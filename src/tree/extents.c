@@ -19,8 +19,8 @@
 
 struct tree_extents {
     struct base_account *account;
-    uint8_t *memory;
-    uint64_t bytes, top, used;
+    const struct tree_memory *memory;
+    uint64_t top, used;
     uint64_t heads[CLASSES][LINES]; /* of lists of free blocks; 0: none */
     uint32_t class_bits;            /* classes with a free block */
     uint32_t line_bits[CLASSES];    /* and their lines */
@@ -28,24 +28,39 @@ struct tree_extents {
 
 /* ---- blocks ------------------------------------------------------------------------------------- */
 
-static uint64_t *word_at(const struct tree_extents *extents, uint64_t offset)
+static uint64_t word_at(const struct tree_extents *extents, uint64_t offset)
 {
-    return (uint64_t *)(void *)(extents->memory + offset);
+    return *(const uint64_t *)(const void *)(extents->memory->memory + offset);
+}
+
+static void set_word(const struct tree_extents *extents, uint64_t offset, uint64_t word)
+{
+    tree_memory_store64(extents->memory, offset, word);
 }
 
 static uint64_t size_of(const struct tree_extents *extents, uint64_t block)
 {
-    return *word_at(extents, block) & SIZE;
+    return word_at(extents, block) & SIZE;
 }
 
-static uint64_t *next_of(const struct tree_extents *extents, uint64_t block)
+static uint64_t next_of(const struct tree_extents *extents, uint64_t block)
 {
     return word_at(extents, block + HEADER);
 }
 
-static uint64_t *previous_of(const struct tree_extents *extents, uint64_t block)
+static uint64_t previous_of(const struct tree_extents *extents, uint64_t block)
 {
     return word_at(extents, block + 2 * HEADER);
+}
+
+static void set_next(const struct tree_extents *extents, uint64_t block, uint64_t next)
+{
+    set_word(extents, block + HEADER, next);
+}
+
+static void set_previous(const struct tree_extents *extents, uint64_t block, uint64_t previous)
+{
+    set_word(extents, block + 2 * HEADER, previous);
 }
 
 /* ---- lists of free blocks ------------------------------------------------------------------------ */
@@ -69,10 +84,10 @@ static void list_block(struct tree_extents *extents, uint64_t block)
     uint32_t class_number, line;
     find_line(size_of(extents, block), &class_number, &line);
     uint64_t *head = &extents->heads[class_number][line];
-    *next_of(extents, block) = *head;
-    *previous_of(extents, block) = 0;
+    set_next(extents, block, *head);
+    set_previous(extents, block, 0);
     if (*head != 0)
-        *previous_of(extents, *head) = block;
+        set_previous(extents, *head, block);
     *head = block;
     extents->class_bits |= 1u << class_number;
     extents->line_bits[class_number] |= 1u << line;
@@ -80,11 +95,11 @@ static void list_block(struct tree_extents *extents, uint64_t block)
 
 static void unlist_block(struct tree_extents *extents, uint64_t block)
 {
-    const uint64_t next = *next_of(extents, block), previous = *previous_of(extents, block);
+    const uint64_t next = next_of(extents, block), previous = previous_of(extents, block);
     if (next != 0)
-        *previous_of(extents, next) = previous;
+        set_previous(extents, next, previous);
     if (previous != 0) {
-        *next_of(extents, previous) = next;
+        set_next(extents, previous, next);
         return;
     }
     uint32_t class_number, line;
@@ -130,13 +145,13 @@ static uint64_t find_block(const struct tree_extents *extents, uint64_t size)
 /* Have a block be free, and the one behind it know. */
 static void set_free(struct tree_extents *extents, uint64_t block, uint64_t size)
 {
-    *word_at(extents, block) = size | IS_FREE | (*word_at(extents, block) & BEHIND_FREE);
-    *word_at(extents, block + size - HEADER) = size;
-    *word_at(extents, block + size) |= BEHIND_FREE;
+    set_word(extents, block, size | IS_FREE | (word_at(extents, block) & BEHIND_FREE));
+    set_word(extents, block + size - HEADER, size);
+    set_word(extents, block + size, word_at(extents, block + size) | BEHIND_FREE);
     list_block(extents, block);
 }
 
-uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes, uint64_t limit)
+uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes)
 {
     base_assert(bytes > 0 && bytes <= TREE_EXTENT_BYTES_MAX);
     const uint64_t size =
@@ -146,20 +161,20 @@ uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes, uint64_
         const uint64_t all = size_of(extents, block);
         unlist_block(extents, block);
         if (all - size >= BLOCK_MIN) {
-            *word_at(extents, block + size) = 0;
+            set_word(extents, block + size, 0);
             set_free(extents, block + size, all - size);
-            *word_at(extents, block) = size;
+            set_word(extents, block, size);
         } else {
-            *word_at(extents, block) = all;
-            *word_at(extents, block + all) &= ~BEHIND_FREE;
+            set_word(extents, block, all);
+            set_word(extents, block + all, word_at(extents, block + all) & ~BEHIND_FREE);
         }
     } else {
         block = extents->top - HEADER;
-        if (size > extents->bytes - extents->top || extents->top + size > limit)
+        if (size > extents->memory->bytes - extents->top)
             return 0;
-        *word_at(extents, block) = size;
+        set_word(extents, block, size);
         extents->top += size;
-        *word_at(extents, extents->top - HEADER) = 0;
+        set_word(extents, extents->top - HEADER, 0);
     }
     extents->used += size_of(extents, block);
     return block + HEADER;
@@ -168,10 +183,10 @@ uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes, uint64_
 void tree_extents_give(struct tree_extents *extents, uint64_t offset)
 {
     uint64_t block = offset - HEADER, size = size_of(extents, block);
-    base_assert((*word_at(extents, block) & IS_FREE) == 0 && size >= BLOCK_MIN);
+    base_assert((word_at(extents, block) & IS_FREE) == 0 && size >= BLOCK_MIN);
     extents->used -= size;
-    if ((*word_at(extents, block) & BEHIND_FREE) != 0) {
-        const uint64_t before = *word_at(extents, block - HEADER);
+    if ((word_at(extents, block) & BEHIND_FREE) != 0) {
+        const uint64_t before = word_at(extents, block - HEADER);
         block -= before;
         size += before;
         unlist_block(extents, block);
@@ -179,10 +194,10 @@ void tree_extents_give(struct tree_extents *extents, uint64_t offset)
     const uint64_t next = block + size;
     if (next + HEADER == extents->top) {
         extents->top = block + HEADER;
-        *word_at(extents, block) = 0; /* what is before it is taken: two free blocks do not lie together */
+        set_word(extents, block, 0); /* what is before it is taken: two free blocks do not lie together */
         return;
     }
-    if ((*word_at(extents, next) & IS_FREE) != 0) {
+    if ((word_at(extents, next) & IS_FREE) != 0) {
         size += size_of(extents, next);
         unlist_block(extents, next);
     }
@@ -198,19 +213,19 @@ void tree_extents_clear(struct tree_extents *extents)
     extents->class_bits = 0;
     extents->used = 0;
     extents->top = FIRST_BLOCK + HEADER; /* behind the header of the block that comes next */
-    *word_at(extents, FIRST_BLOCK) = 0;
+    set_word(extents, FIRST_BLOCK, 0);
 }
 
-int tree_extents_open(struct base_account *account, uint8_t *memory, uint64_t bytes,
+int tree_extents_open(struct base_account *account, const struct tree_memory *memory,
                       struct tree_extents **ret_extents)
 {
     struct tree_extents *extents = base_alloc(account, sizeof(*extents));
-    base_assert(((uintptr_t)memory & (TREE_EXTENT_ALIGNMENT - 1)) == 0 && bytes >= FIRST_BLOCK + HEADER);
+    base_assert(base_is_aligned((uintptr_t)memory->memory | memory->bytes, TREE_EXTENT_ALIGNMENT) &&
+                memory->bytes >= FIRST_BLOCK + HEADER);
     if (extents == NULL)
         return -ENOMEM;
     extents->account = account;
     extents->memory = memory;
-    extents->bytes = bytes & ~(uint64_t)(TREE_EXTENT_ALIGNMENT - 1);
     tree_extents_clear(extents);
     *ret_extents = extents;
     return 0;
@@ -239,7 +254,7 @@ static bool is_listed(const struct tree_extents *extents, uint64_t block)
     find_line(size_of(extents, block), &class_number, &line);
     uint64_t at = extents->heads[class_number][line];
     while (at != 0 && at != block)
-        at = *next_of(extents, at);
+        at = next_of(extents, at);
     return at == block;
 }
 
@@ -248,7 +263,7 @@ int tree_extents_check(const struct tree_extents *extents, const char **ret_why)
     uint64_t used = 0, end = extents->top - HEADER;
     bool was_free = false;
     for (uint64_t block = FIRST_BLOCK; block < end; block += size_of(extents, block)) {
-        const uint64_t word = *word_at(extents, block), size = word & SIZE;
+        const uint64_t word = word_at(extents, block), size = word & SIZE;
         const bool is_free = (word & IS_FREE) != 0;
         const char *why = NULL;
         if (size < BLOCK_MIN || size > end - block)
@@ -257,7 +272,7 @@ int tree_extents_check(const struct tree_extents *extents, const char **ret_why)
             why = "a piece is wrong about the one before it";
         else if (is_free && was_free)
             why = "two free pieces lie together";
-        else if (is_free && (*word_at(extents, block + size - HEADER) != size || !is_listed(extents, block)))
+        else if (is_free && (word_at(extents, block + size - HEADER) != size || !is_listed(extents, block)))
             why = "a free piece is not in its list";
         if (why != NULL) {
             *ret_why = why;

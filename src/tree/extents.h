@@ -1,16 +1,16 @@
 /*
  * Room for extents, which have records, in one memory: pieces of any size, found in constant time by two levels of sizes
  * (Masmano and others, "TLSF", 2004). What is freed is one with free neighbours at once. Of the memory only what lies below the
- * *top* was ever used; the top goes up where no free piece fits, as far as a limit that can be moved, and down again.
+ * *top* was ever used; the top goes up where no free piece fits, and down again.
  *
  * Threading: one call at a time for each memory. None yields.
  */
 #ifndef TREE_EXTENTS_H
 #define TREE_EXTENTS_H
 
-#include "base/base.h"
+#include "tree/memory.h"
+#include "tree/record.h"
 
-#define TREE_EXTENT_ALIGNMENT 16u
 #define TREE_EXTENT_BYTES_MAX (UINT64_C(1) << 33) /* of a piece */
 
 struct tree_extents;
@@ -19,11 +19,10 @@ struct tree_extents;
  * Begin without pieces.
  *
  * @param account  pays for what is kept beside the memory
- * @param memory   aligned to TREE_EXTENT_ALIGNMENT; zero or anything else; outlives the allocator
- * @param bytes    of the memory
+ * @param memory   of which it takes what is taken; outlives the allocator
  * @return 0; -ENOMEM
  */
-base_must_check int tree_extents_open(struct base_account *account, uint8_t *memory, uint64_t bytes,
+base_must_check int tree_extents_open(struct base_account *account, const struct tree_memory *memory,
                                       struct tree_extents **ret_extents);
 
 /** Take all pieces back. */
@@ -36,10 +35,9 @@ void tree_extents_close(struct tree_extents *extents);
  * Take a piece.
  *
  * @param bytes  1 to TREE_EXTENT_BYTES_MAX
- * @param limit  the top stays at or below this
- * @return its offset in the memory, a multiple of TREE_EXTENT_ALIGNMENT, not 0; 0: there is no room below the limit
+ * @return its offset in the memory, a multiple of TREE_EXTENT_ALIGNMENT, not 0; 0: there is no room in what is taken
  */
-uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes, uint64_t limit);
+uint64_t tree_extents_take(struct tree_extents *extents, uint64_t bytes);
 
 /** Give a piece back. @param offset  of tree_extents_take() */
 void tree_extents_give(struct tree_extents *extents, uint64_t offset);

@@ -10,6 +10,7 @@ struct fixture {
     struct base_account account;
     struct tree_extents *extents;
     uint8_t *memory;
+    struct tree_memory all;
     uint64_t offsets[PIECES], bytes[PIECES]; /* 0: not taken */
     struct base_random random;
 };
@@ -21,9 +22,11 @@ static struct fixture *open_fixture(void)
     fixture->memory = aligned_alloc(4096, BYTES);
     assert_non_null(fixture->memory);
     memset(fixture->memory, 0xa5, BYTES);
+    fixture->all = (struct tree_memory){
+        .memory = fixture->memory, .room_bytes = BYTES, .step_bytes = BYTES, .bytes = BYTES};
     base_account_init(&fixture->account, UINT64_MAX);
     base_random_init(&fixture->random, 1);
-    assert_int_equal(tree_extents_open(&fixture->account, fixture->memory, BYTES, &fixture->extents), 0);
+    assert_int_equal(tree_extents_open(&fixture->account, &fixture->all, &fixture->extents), 0);
     return fixture;
 }
 
@@ -47,7 +50,7 @@ static void check(const struct fixture *fixture)
 /* What a piece has: its number, in every byte. */
 static bool take(struct fixture *fixture, unsigned i, uint64_t bytes)
 {
-    const uint64_t offset = tree_extents_take(fixture->extents, bytes, BYTES);
+    const uint64_t offset = tree_extents_take(fixture->extents, bytes);
     if (offset == 0)
         return false;
     assert_int_equal(offset % TREE_EXTENT_ALIGNMENT, 0);
@@ -128,13 +131,17 @@ static void the_top_has_a_limit(void **state)
 {
     struct fixture *fixture = open_fixture();
     (void)state;
-    assert_int_equal(tree_extents_take(fixture->extents, 1000, 1000), 0);
-    assert_true(tree_extents_take(fixture->extents, 1000, 1100) != 0);
-    const uint64_t second = tree_extents_take(fixture->extents, 100, 2000);
+    fixture->all.bytes = 1000;
+    assert_int_equal(tree_extents_take(fixture->extents, 1000), 0);
+    fixture->all.bytes = 1100;
+    assert_true(tree_extents_take(fixture->extents, 1000) != 0);
+    fixture->all.bytes = 2000;
+    const uint64_t second = tree_extents_take(fixture->extents, 100);
     assert_true(second != 0);
-    assert_int_equal(tree_extents_take(fixture->extents, 1000, 2000), 0);
+    assert_int_equal(tree_extents_take(fixture->extents, 1000), 0);
     tree_extents_give(fixture->extents, second);
-    assert_int_equal(tree_extents_take(fixture->extents, 900, 2000), second);
+    assert_int_equal(tree_extents_take(fixture->extents, 900), second);
+    fixture->all.bytes = BYTES;
     tree_extents_clear(fixture->extents);
     check(fixture);
     assert_int_equal(tree_extents_used(fixture->extents), 0);

@@ -60,7 +60,7 @@ static void give_units(struct tree_mega *mega, uint32_t unit, uint32_t class_num
 static void store_node(struct tree_mega *mega, struct tree_node *image, uint32_t unit)
 {
     tree_node_seal(image, tree_pointer_to(mega->region, unit, 0), ++mega->changes);
-    tarn_fabric_mem_copy_in(mega->memory, (uint64_t)unit * mega->unit_bytes, image, tree_node_bytes(image));
+    tree_memory_write(mega->memory, (uint64_t)unit * mega->unit_bytes, image, tree_node_bytes(image));
     tarn_fabric_mem_fence();
 }
 
@@ -129,9 +129,8 @@ void tree_mega_clear(struct tree_mega *mega)
 int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **ret_mega)
 {
     const uint32_t unit_bytes = options->unit_bytes == 0 ? TREE_NODE_BYTES : options->unit_bytes;
-    const uint64_t bytes = options->bytes == 0 ? options->memory->bytes : options->bytes;
-    if (!tree_is_unit(unit_bytes) || bytes / unit_bytes < UNITS_MIN || bytes > options->memory->bytes ||
-        options->memory->bytes / unit_bytes > UNITS_MAX)
+    if (!tree_is_unit(unit_bytes) || options->memory->bytes / unit_bytes < UNITS_MIN ||
+        options->memory->room_bytes / unit_bytes > UNITS_MAX)
         return -EINVAL;
     struct tree_mega *mega = base_alloc(options->account, sizeof(*mega));
     if (mega == NULL)
@@ -141,8 +140,8 @@ int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **r
                                .extents = options->extents,
                                .region = options->region,
                                .unit_bytes = unit_bytes,
-                               .units = (uint32_t)(bytes / unit_bytes),
-                               .units_max = (uint32_t)(options->memory->bytes / unit_bytes)};
+                               .units = (uint32_t)(options->memory->bytes / unit_bytes),
+                               .units_max = (uint32_t)(options->memory->room_bytes / unit_bytes)};
     mega->used = base_alloc(mega->account, mega_bitmap_bytes(mega));
     mega->scratch = base_alloc(mega->account, tree_image_bytes(unit_bytes));
     if (mega->used == NULL || mega->scratch == NULL || !has_images(mega, 0)) {
@@ -154,10 +153,9 @@ int tree_mega_open(const struct tree_mega_options *options, struct tree_mega **r
     return 0;
 }
 
-void tree_mega_grow(struct tree_mega *mega, uint64_t bytes)
+void tree_mega_grow(struct tree_mega *mega)
 {
-    base_assert(bytes / mega->unit_bytes >= mega->units && bytes <= mega->memory->bytes);
-    mega->units = (uint32_t)(bytes / mega->unit_bytes);
+    mega->units = (uint32_t)(mega->memory->bytes / mega->unit_bytes);
 }
 
 void tree_mega_stats(const struct tree_mega *mega, struct tree_mega_stats *ret_stats)

@@ -10,17 +10,16 @@
 #define TREE_MEGA_H
 
 #include "base/base.h"
+#include "tree/memory.h"
 #include "tree/node.h"
-#include <tarn/fabric.h>
 
 struct tree_mega_options {
-    struct base_account *account;      /* which pays for what the owner has beside the region */
-    struct tarn_fabric_region *memory; /* the region's */
+    struct base_account *account;     /* which pays for what the owner has beside the region */
+    const struct tree_memory *memory; /* the region's, of which it takes what is taken */
     const uint8_t *
         extents; /* the memory in which all places lie: ranges fetch records into the cache. NULL: they do not */
     uint32_t region;     /* its number, not 0 */
     uint32_t unit_bytes; /* 0: TREE_NODE_BYTES */
-    uint64_t bytes;      /* of the memory that it takes until tree_mega_grow(); 0: all */
 };
 
 struct tree_mega_stats {
@@ -49,8 +48,8 @@ void tree_mega_clear(struct tree_mega *mega);
 /** Free what the owner has. The region stays as it is. */
 void tree_mega_close(struct tree_mega *mega);
 
-/** Let it take more of its memory. @param bytes  not less than before */
-void tree_mega_grow(struct tree_mega *mega, uint64_t bytes);
+/** More of its memory is taken now. */
+void tree_mega_grow(struct tree_mega *mega);
 
 /** Find a key. @param key  1 to TREE_KEY_MAX bytes; so in all calls @return 0; -ENOENT */
 base_must_check int tree_mega_get(const struct tree_mega *mega, struct tree_key key,

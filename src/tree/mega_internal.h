@@ -20,7 +20,7 @@ struct mega_images {
 
 struct tree_mega {
     struct base_account *account;
-    struct tarn_fabric_region *memory;
+    const struct tree_memory *memory;
     const uint8_t *extents;
     uint32_t region, unit_bytes;
     uint32_t units;                             /* that it takes */

@@ -7,69 +7,44 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define NODE_REGION 1u
-#define ROOM_MAX    (UINT64_C(64) << 30) /* of nodes, and of extents */
-#define STEP_BYTES  (UINT64_C(4) << 20)  /* in which memory is charged, and nodes get more */
+#define ROOM_MAX (UINT64_C(64) << 30) /* of nodes and records */
 
 /* ---- memory --------------------------------------------------------------------------------------- */
 
-struct tree_value tree_store_seal(const struct tree_store *store, const struct tree_record *record,
-                                  const struct tree_record *header, uint32_t bytes)
+int tree_store_make_record(struct tree_store *store, const struct tree_key *new_key, uint32_t value_bytes,
+                           struct tree_record **ret_record, struct tree_memory **ret_full)
 {
-    const uint64_t place = tree_record_place(store, record);
-    uint64_t sum = base_crc64(0, &place, sizeof(place));
-    sum = base_crc64(sum, header, sizeof(*header));
-    sum = base_crc64(sum, record->value, bytes);
-    return (struct tree_value){.place = place, .sum = sum, .bytes = bytes};
-}
-
-/* Charge the node for what extents take now. @return 0; -ENOMEM */
-static int charge_extents(struct tree_store *store)
-{
-    const uint64_t bytes = base_align_up(tree_extents_top(store->extents), STEP_BYTES);
-    if (bytes <= store->extent_bytes)
-        return 0;
-    int error = base_account_take(&store->node->memory, bytes - store->extent_bytes);
-    if (error == 0)
-        store->extent_bytes = bytes;
-    return error;
-}
-
-int tree_store_take_record(struct tree_store *store, uint64_t value_bytes, struct tree_record **ret_record)
-{
-    const uint64_t offset = tree_extents_take(store->extents, sizeof(**ret_record) + value_bytes,
-                                              store->memory_bytes - store->node_bytes);
+    static const struct tree_record none = {.version = 0};
+    const uint64_t offset = tree_extents_take(store->extents, sizeof(none) + (uint64_t)value_bytes);
+    *ret_full = &store->record_memory;
     if (offset == 0)
         return -ENOSPC;
-    if (charge_extents(store) != 0) {
+    struct tree_record *record = (struct tree_record *)(void *)(store->record_memory.memory + offset);
+    tree_memory_write(&store->record_memory, offset, &none, sizeof(none));
+    const struct tree_value value = {.place = tree_record_place(store, record), .bytes = value_bytes};
+    struct tree_value before;
+    *ret_full = &store->node_memory;
+    int error = new_key == NULL ? 0 : tree_mega_put(store->mega, *new_key, value, &before);
+    if (error == 0)
+        *ret_record = record;
+    else
         tree_extents_give(store->extents, offset);
-        return -ENOMEM;
-    }
-    *ret_record = (struct tree_record *)(void *)(store->extent_memory + offset);
-    memset(*ret_record, 0, sizeof(**ret_record));
-    return 0;
-}
-
-/* Let nodes take more, with the lock held. @return 0; -ENOSPC, -ENOMEM: there is no more */
-static int grow_nodes(struct tree_store *store)
-{
-    const uint64_t bytes = store->node_bytes + STEP_BYTES;
-    if (bytes > store->room_bytes || bytes + tree_extents_top(store->extents) > store->memory_bytes)
-        return -ENOSPC;
-    int error = base_account_take(&store->node->memory, STEP_BYTES);
-    if (error == 0) {
-        store->node_bytes = bytes;
-        tree_mega_grow(store->mega, bytes);
-    }
     return error;
 }
 
-int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tree_value value,
-                       struct tree_value *ret_before)
+int tree_store_take_memory(struct tree_store *store, struct tree_memory *memory, uint64_t full_bytes)
 {
-    int error = tree_mega_put(store->mega, key, value, ret_before);
-    while (error == -ENOSPC && (error = grow_nodes(store)) == 0)
-        error = tree_mega_put(store->mega, key, value, ret_before);
+    int error = 0;
+    task_mutex_lock_firmly(&store->taking);
+    if (memory->bytes == full_bytes) {
+        const uint64_t bytes = store->node_memory.bytes + store->record_memory.bytes + memory->step_bytes;
+        error = bytes > store->memory_bytes ? -ENOSPC : tree_memory_prepare(memory);
+        tree_store_lock(store);
+        memory->bytes += error == 0 ? memory->step_bytes : 0;
+        tree_mega_grow(store->mega);
+        tree_store_unlock(store);
+    }
+    task_mutex_unlock(&store->taking);
     return error;
 }
 
@@ -97,19 +72,33 @@ static int order_flush(struct tree_store *store, uint64_t when_ns)
     return error;
 }
 
-/* Carry out the order that has come, if there is one, and then another. @param when_ns  NULL: there is no other */
-static int flush_records(struct tree_store *store, const uint64_t *when_ns)
+/* See that nobody changes anything. */
+static void lock_all_keys(struct tree_store *store)
 {
     for (uint32_t i = 0; i < KEY_LOCKS; i++)
         task_mutex_lock_firmly(&store->key_locks[i]);
+}
+
+static void unlock_all_keys(struct tree_store *store)
+{
+    for (uint32_t i = 0; i < KEY_LOCKS; i++)
+        task_mutex_unlock(&store->key_locks[i]);
+}
+
+/* Carry out the order that has come, if there is one, and then another. @param when_ns  NULL: there is no other */
+static int flush_records(struct tree_store *store, const uint64_t *when_ns)
+{
+    lock_all_keys(store);
     const uint64_t pending_ns = atomic_load(&store->flush_when_ns);
     if (pending_ns != 0 && pending_ns <= task_wall(store->node) && order_flush(store, pending_ns) != 0) {
         forget_all(store); /* it is durable that this was ordered: the next opening carries it out */
         atomic_store(&store->flush_when_ns, 0);
     }
-    int error = when_ns == NULL ? 0 : order_flush(store, *when_ns);
-    for (uint32_t i = 0; i < KEY_LOCKS; i++)
-        task_mutex_unlock(&store->key_locks[i]);
+    const bool comes_later = when_ns != NULL && *when_ns > task_wall(store->node);
+    int error = when_ns == NULL                                     ? 0
+                : comes_later && store->node_memory.regions != NULL ? -EOPNOTSUPP
+                                                                    : order_flush(store, *when_ns);
+    unlock_all_keys(store);
     return error;
 }
 
@@ -123,6 +112,54 @@ void tree_store_flush_if_due(struct tree_store *store)
     const uint64_t when_ns = atomic_load_explicit(&store->flush_when_ns, memory_order_acquire);
     if (base_unlikely(when_ns != 0) && task_wall(store->node) >= when_ns)
         (void)flush_records(store, NULL);
+}
+
+/* ---- sharing -------------------------------------------------------------------------------------- */
+
+int tree_store_share(struct tree_store *store, struct tarn_fabric_domain *domain)
+{
+    lock_all_keys(store);
+    int error = atomic_load(&store->flush_when_ns) != 0 ? -EBUSY : 0;
+    if (error == 0)
+        error = tree_memory_share(&store->node_memory, domain);
+    if (error == 0) {
+        error = tree_memory_share(&store->record_memory, domain);
+        if (error != 0)
+            tree_memory_unshare(&store->node_memory, domain);
+    }
+    unlock_all_keys(store);
+    return error;
+}
+
+void tree_store_unshare(struct tree_store *store, const struct tarn_fabric_domain *domain)
+{
+    lock_all_keys(store);
+    tree_memory_unshare(&store->node_memory, domain);
+    tree_memory_unshare(&store->record_memory, domain);
+    unlock_all_keys(store);
+}
+
+uint32_t tree_store_handles(struct tree_store *store, const struct tarn_fabric_domain *domain,
+                            uint32_t region, uint32_t first, struct tarn_fabric_handle *ret_handles,
+                            uint32_t room)
+{
+    const struct tree_memory *memory =
+        region == TREE_NODE_REGION ? &store->node_memory : &store->record_memory;
+    uint32_t count = 0;
+    tree_store_lock_shared(store); /* no step is taken meanwhile */
+    const struct tree_share *share = tree_memory_share_of(memory, domain);
+    const uint64_t steps = memory->bytes / memory->step_bytes;
+    while (share != NULL && count < room && first + (uint64_t)count < steps) {
+        ret_handles[count] = share->regions[first + count]->handle;
+        count++;
+    }
+    tree_store_unlock(store);
+    return count;
+}
+
+uint64_t tree_store_step_bytes(const struct tree_store *store)
+{
+    return store->node_memory.step_bytes;
 }
 
 /* ---- opening -------------------------------------------------------------------------------------- */
@@ -148,19 +185,19 @@ static int read_long(struct tree_store *store, struct tree_key key, const struct
     return error;
 }
 
-static int load_record(void *arg, const void *key_bytes, size_t key_len, const void *value,
-                       const struct tarn_record_info *info)
+/* Have a record, and its key's entry. Nobody else is there. */
+static int load_value(struct tree_store *store, struct tree_key key, const void *value,
+                      const struct tarn_record_info *info)
 {
-    struct loading *loading = arg;
-    struct tree_store *store = loading->store;
-    const struct tree_key key = {.bytes = key_bytes, .count = (uint32_t)key_len};
+    struct tree_record *record = NULL;
+    struct tree_memory *full;
     struct tree_value before;
-    struct tree_record *record;
-    if (key_len > TREE_KEY_MAX)
-        return -EMSGSIZE;
-    int error = tree_store_take_record(store, info->value_bytes, &record);
-    if (error != 0)
-        return error;
+    int error;
+    while ((error = tree_store_make_record(store, NULL, info->value_bytes, &record, &full)) == -ENOSPC) {
+        error = tree_store_take_memory(store, full, full->bytes);
+        if (error != 0)
+            return error;
+    }
     record->version = info->version;
     record->expiry_ns = info->expiry_ns;
     record->client_flags = info->client_flags;
@@ -169,9 +206,25 @@ static int load_record(void *arg, const void *key_bytes, size_t key_len, const v
         error = read_long(store, key, info, record);
     else if (info->value_bytes > 0)
         memcpy(record->value, value, info->value_bytes);
-    if (error == 0)
-        error = tree_store_put_key(store, key, tree_store_seal(store, record, record, info->value_bytes),
-                                   &before);
+    if (error != 0)
+        return error;
+    const struct tree_value sealed = tree_store_seal(store, record, record, info->value_bytes);
+    while ((error = tree_mega_put(store->mega, key, sealed, &before)) == -ENOSPC) {
+        error = tree_store_take_memory(store, &store->node_memory, store->node_memory.bytes);
+        if (error != 0)
+            return error;
+    }
+    return error;
+}
+
+static int load_record(void *arg, const void *key_bytes, size_t key_len, const void *value,
+                       const struct tarn_record_info *info)
+{
+    struct loading *loading = arg;
+    const struct tree_key key = {.bytes = key_bytes, .count = (uint32_t)key_len};
+    if (key_len > TREE_KEY_MAX)
+        return -EMSGSIZE;
+    int error = load_value(loading->store, key, value, info);
     loading->done++;
     if (loading->opening != NULL && loading->opening->progress != NULL && loading->done % 1024 == 0)
         loading->opening->progress(loading->opening->progress_arg, "ordering records", "records",
@@ -214,31 +267,20 @@ static int refuse_store(const struct tree_store *store, const char *path, int er
     return error;
 }
 
-/* Addresses of which only what is used is charged, and huge pages where there are any. */
-static uint8_t *map_addresses(struct base_account *account, uint64_t bytes)
-{
-    uint8_t *memory = base_map_part(account, STEP_BYTES, bytes, STEP_BYTES);
-    if (memory != NULL)
-        (void)madvise(memory, bytes, MADV_HUGEPAGE);
-    return memory;
-}
-
-static int map_memory(struct tree_store *store)
+static int open_memory(struct tree_store *store)
 {
     struct base_account *account = &store->node->memory;
-    store->nodes.memory = map_addresses(account, store->room_bytes);
-    store->nodes.bytes = store->room_bytes;
-    store->node_bytes = store->nodes.memory == NULL ? 0 : STEP_BYTES;
-    store->extent_memory = map_addresses(account, store->room_bytes);
-    store->extent_bytes = store->extent_memory == NULL ? 0 : STEP_BYTES;
-    if (store->nodes.memory == NULL || store->extent_memory == NULL)
-        return -ENOMEM;
+    const uint64_t step = tree_memory_step(store->memory_bytes);
+    const uint64_t room = store->memory_bytes = base_align_down(store->memory_bytes, step);
+    int error = tree_memory_open(account, room, step, &store->node_memory);
+    if (error == 0)
+        error = tree_memory_open(account, room, step, &store->record_memory);
+    if (error == 0)
+        error = tree_extents_open(account, &store->record_memory, &store->extents);
     const struct tree_mega_options options = {.account = account,
-                                              .memory = &store->nodes,
-                                              .extents = store->extent_memory,
-                                              .region = NODE_REGION,
-                                              .bytes = STEP_BYTES};
-    int error = tree_extents_open(account, store->extent_memory, store->room_bytes, &store->extents);
+                                              .memory = &store->node_memory,
+                                              .extents = store->record_memory.memory,
+                                              .region = TREE_NODE_REGION};
     return error != 0 ? error : tree_mega_open(&options, &store->mega);
 }
 
@@ -248,8 +290,8 @@ static void free_store(struct tree_store *store)
     if (store->mega != NULL)
         tree_mega_close(store->mega);
     tree_extents_close(store->extents);
-    base_unmap_part(account, store->nodes.memory, store->room_bytes, store->node_bytes);
-    base_unmap_part(account, store->extent_memory, store->room_bytes, store->extent_bytes);
+    tree_memory_close(&store->node_memory);
+    tree_memory_close(&store->record_memory);
     (void)pthread_rwlock_destroy(&store->lock);
     base_free(account, store, sizeof(*store));
 }
@@ -274,8 +316,8 @@ static struct tree_store *make_store(struct tarn_node *node, uint64_t memory_byt
     store->node = node;
     store->memory_bytes = memory_bytes == 0 ? base_account_left(&node->memory) : memory_bytes;
     store->memory_bytes = base_min(base_max(store->memory_bytes, TREE_STORE_BYTES_MIN), ROOM_MAX);
-    store->room_bytes = base_align_up(store->memory_bytes, STEP_BYTES);
     init_lock(&store->lock);
+    task_mutex_init(&store->taking);
     for (uint32_t i = 0; i < KEY_LOCKS; i++)
         task_mutex_init(&store->key_locks[i]);
     return store;
@@ -292,7 +334,7 @@ int tree_store_open(struct tarn_node *node, const char *path, const struct tree_
         depot = *options->depot;
     depot.hot_bytes = TARN_HOT_OFF; /* all records are in memory here */
     depot.serve_damaged = false;    /* of a key that is missing nobody could tell that it may be lost */
-    int error = map_memory(store);  /* before a file is made */
+    int error = open_memory(store); /* before a file is made */
     if (error != 0)
         (void)refuse_store(store, path, error);
     else

@@ -13,6 +13,7 @@
 #include "task/node.h"
 #include "tree/node.h"
 #include <tarn/depot.h>
+#include <tarn/fabric.h>
 
 #define TREE_STORE_BYTES_MIN (UINT64_C(8) << 20) /* the least memory that one takes */
 
@@ -77,7 +78,8 @@ base_must_check int tree_store_touch(struct tree_store *store, struct tree_key k
 base_must_check int tree_store_write_batch(struct tree_store *store, struct tarn_batch_item *items,
                                            size_t count);
 
-/** As tarn_depot_flush_all(). A later moment is met by the first call that comes then, for whose end all others wait. */
+/** As tarn_depot_flush_all(). A later moment is met by the first call that comes then, for whose end all others wait.
+ * @return also -EOPNOTSUPP: a later moment, of a store that is shared, whose readers would not see it come */
 base_must_check int tree_store_flush(struct tree_store *store, uint64_t when_ns);
 
 struct tree_store_range {
@@ -102,6 +104,36 @@ uint64_t tree_store_value_bytes_max(const struct tree_store *store);
 
 /** The longest value that is shown. */
 uint64_t tree_store_whole_bytes_max(const struct tree_store *store);
+
+/* ---- sharing: README, "Clients that read by themselves" -------------------------------------------- */
+
+#define TREE_SHARED_REGIONS_MAX 256u /* regions of a store in one domain */
+
+/**
+ * Let the peers of a domain read nodes and records. Others may use the store meanwhile.
+ *
+ * @param domain  with room for TREE_SHARED_REGIONS_MAX regions; it may have other stores' regions as well
+ * @return 0; -EBUSY (a flush was ordered for a later moment); -ENOSPC (it is shared with too many); -ENOMEM; as
+ *         fabric_region_adopt(). Yields.
+ */
+base_must_check int tree_store_share(struct tree_store *store, struct tarn_fabric_domain *domain);
+
+/** End that. Yields. */
+void tree_store_unshare(struct tree_store *store, const struct tarn_fabric_domain *domain);
+
+/**
+ * Tell the handles by which the peers of a domain read a region, which has one for each tree_store_step_bytes() of it.
+ *
+ * @param region  TREE_NODE_REGION or TREE_RECORD_REGION
+ * @param first   number of the first handle that is wanted
+ * @return how many there are from there on, at most `room`
+ */
+uint32_t tree_store_handles(struct tree_store *store, const struct tarn_fabric_domain *domain,
+                            uint32_t region, uint32_t first, struct tarn_fabric_handle *ret_handles,
+                            uint32_t room);
+
+/** Bytes of each step of its memory. */
+uint64_t tree_store_step_bytes(const struct tree_store *store);
 
 struct tree_store_stats {
     uint64_t records;      /* those that have expired and were not met since included */

@@ -113,17 +113,17 @@ static struct task_mutex *begin_change(struct tree_store *store, struct tree_key
 static int make_room(struct tree_store *store, const struct tree_change *change, uint32_t bytes,
                      struct tree_record **ret_record)
 {
-    struct tree_value before;
-    tree_store_lock(store);
-    int error = tree_store_take_record(store, bytes, ret_record);
-    if (error == 0 && change->is_new) {
-        error = tree_store_put_key(
-            store, change->key,
-            (struct tree_value){.place = tree_record_place(store, *ret_record), .bytes = bytes}, &before);
-        if (error != 0)
-            tree_store_give_extent(store, tree_record_place(store, *ret_record));
+    int error = 0;
+    while (error == 0) {
+        struct tree_memory *full;
+        tree_store_lock(store);
+        error = tree_store_make_record(store, change->is_new ? &change->key : NULL, bytes, ret_record, &full);
+        const uint64_t full_bytes = full->bytes;
+        tree_store_unlock(store);
+        if (error != -ENOSPC)
+            return error;
+        error = tree_store_take_memory(store, full, full_bytes);
     }
-    tree_store_unlock(store);
     return error;
 }
 
@@ -135,7 +135,7 @@ void tree_change_end(struct tree_store *store, const struct tree_change *change,
     header.version = version;
     const struct tree_value value = tree_store_seal(store, record, &header, bytes);
     int error = 0;
-    record->version = version;
+    tree_memory_store64(&store->record_memory, tree_record_offset(store, &record->version), version);
     if (version != 0)
         error = tree_mega_put(store->mega, change->key, value, &before);
     else if (change->is_new)
@@ -176,11 +176,12 @@ int tree_change_prepare(struct tree_store *store, const struct tree_change *chan
     }
     if (error != 0)
         return refuse_record(store, error);
-    record->expiry_ns = expiry_as_kept(update->expiry_ns);
-    record->client_flags = update->client_flags;
-    record->note = update->note;
-    if (bytes > 0)
-        memcpy(record->value, update->value, bytes);
+    const struct tree_record header = {.expiry_ns = expiry_as_kept(update->expiry_ns),
+                                       .client_flags = update->client_flags,
+                                       .note = update->note};
+    tree_memory_write(&store->record_memory, tree_record_offset(store, &record->expiry_ns), &header.expiry_ns,
+                      sizeof(header) - offsetof(struct tree_record, expiry_ns));
+    tree_memory_write(&store->record_memory, tree_record_offset(store, record->value), update->value, bytes);
     *ret_record = record;
     return 0;
 }
@@ -322,7 +323,8 @@ int tree_store_touch(struct tree_store *store, struct tree_key key, uint64_t exp
         header.expiry_ns = expiry_as_kept(expiry_ns);
         value = tree_store_seal(store, record, &header, change.old_bytes);
         tree_store_lock(store);
-        record->expiry_ns = header.expiry_ns;
+        tree_memory_store64(&store->record_memory, tree_record_offset(store, &record->expiry_ns),
+                            header.expiry_ns);
         error = tree_mega_put(store->mega, key, value, &value);
         base_assert(error == 0); /* the key is there */
         tree_store_unlock(store);

@@ -6,39 +6,26 @@
 #include "task/task.h"
 #include "tree/extents.h"
 #include "tree/mega.h"
+#include "tree/record.h"
 #include "tree/store.h"
 #include <pthread.h>
 
-#define KEY_LOCKS     1024u /* a power of two */
-#define EXTENT_REGION 2u
-
-/* A record, as an extent has it. The value follows. */
-struct tree_record {
-    uint64_t version; /* 0: the depot does not have it yet, and nobody sees it */
-    uint64_t expiry_ns;
-    uint32_t client_flags;
-    uint8_t note;
-    uint8_t unused[3]; /* 0 */
-    uint8_t value[];
-};
+#define KEY_LOCKS 1024u /* a power of two */
 
 struct tree_store {
     struct tarn_node *node;
     struct tarn_depot *depot;
-    uint64_t memory_bytes,
-        room_bytes; /* the most that is taken; the addresses that nodes have, and extents */
+    uint64_t memory_bytes; /* the most that is taken */
     struct task_mutex key_locks[KEY_LOCKS];
     struct base_log_limit full_limit; /* how often it is said that there is no room */
     _Atomic uint64_t flush_when_ns;   /* civil time at which all records go; 0: no order is pending */
     uint64_t gone_sequence;           /* the depot's when all records went last; guarded by all key locks */
     _Atomic uint64_t expired, reclaimed;
     _Atomic uint32_t new_keys; /* that were put since it was opened */
+    struct task_mutex taking;  /* held while memory is taken, shared, or not any more */
 
     pthread_rwlock_t lock; /* guards what follows, and all nodes and extents that the tree leads to */
-    struct tarn_fabric_region nodes;
-    uint8_t *extent_memory;
-    uint64_t node_bytes;   /* that the meganode may take, which are charged */
-    uint64_t extent_bytes; /* that are charged */
+    struct tree_memory node_memory, record_memory;
     struct tree_mega *mega;
     struct tree_extents *extents;
     uint8_t sweep_key[TREE_KEY_MAX]; /* the next record to be looked at, whether it has expired */
@@ -48,31 +35,25 @@ struct tree_store {
 /** The record at a place. */
 static inline struct tree_record *tree_record_at(const struct tree_store *store, uint64_t place)
 {
-    return (struct tree_record *)(void *)(store->extent_memory +
-                                          (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT);
+    return (struct tree_record *)(void *)(store->record_memory.memory + tree_place_offset(place));
+}
+
+/** The offset of bytes of a record. */
+static inline uint64_t tree_record_offset(const struct tree_store *store, const void *bytes)
+{
+    return (uint64_t)((const uint8_t *)bytes - store->record_memory.memory);
 }
 
 /** The place of a record. */
 static inline uint64_t tree_record_place(const struct tree_store *store, const struct tree_record *record)
 {
-    const uint64_t offset = (uint64_t)((const uint8_t *)record - store->extent_memory);
-    return (uint64_t)EXTENT_REGION << 32 | offset / TREE_EXTENT_ALIGNMENT;
+    return (uint64_t)TREE_RECORD_REGION << 32 | tree_record_offset(store, record) / TREE_EXTENT_ALIGNMENT;
 }
 
 /** Give a record's memory back, with the lock held. */
 static inline void tree_store_give_extent(struct tree_store *store, uint64_t place)
 {
-    tree_extents_give(store->extents, (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT);
-}
-
-/** What a record is, besides key and value. */
-static inline struct tarn_record_info tree_record_info(const struct tree_record *record, uint32_t bytes)
-{
-    return (struct tarn_record_info){.version = record->version,
-                                     .expiry_ns = record->expiry_ns,
-                                     .client_flags = record->client_flags,
-                                     .value_bytes = bytes,
-                                     .note = record->note};
+    tree_extents_give(store->extents, tree_place_offset(place));
 }
 
 /** Whether its time is over. */
@@ -135,16 +116,25 @@ struct tree_change {
 void tree_store_flush_if_due(struct tree_store *store);
 
 /** What a leaf has of a record. @param header  that the record has, or is about to have */
-struct tree_value tree_store_seal(const struct tree_store *store, const struct tree_record *record,
-                                  const struct tree_record *header, uint32_t bytes);
+static inline struct tree_value tree_store_seal(const struct tree_store *store,
+                                                const struct tree_record *record,
+                                                const struct tree_record *header, uint32_t bytes)
+{
+    const uint64_t place = tree_record_place(store, record);
+    return (struct tree_value){
+        .place = place, .sum = tree_record_sum(place, header, record->value, bytes), .bytes = bytes};
+}
 
-/** Take room for a record, with the lock held. @return 0; -ENOSPC, -ENOMEM: there is none */
-base_must_check int tree_store_take_record(struct tree_store *store, uint64_t value_bytes,
-                                           struct tree_record **ret_record);
+/** Have a record without a value, with the lock held, and put what leads to it under its key, if that is new.
+ * @return 0; -ENOMEM; -ENOSPC: `ret_full` has no room, of which some may be taken; nothing was changed */
+base_must_check int tree_store_make_record(struct tree_store *store, const struct tree_key *new_key,
+                                           uint32_t value_bytes, struct tree_record **ret_record,
+                                           struct tree_memory **ret_full);
 
-/** Put a key into the tree, with the lock held. @return as tree_mega_put() */
-base_must_check int tree_store_put_key(struct tree_store *store, struct tree_key key, struct tree_value value,
-                                       struct tree_value *ret_before);
+/** Take more of a memory that was full; meanwhile somebody else may have done so. Not with the lock held. @return 0; -ENOSPC,
+ * -ENOMEM: there is no more. Yields. */
+base_must_check int tree_store_take_memory(struct tree_store *store, struct tree_memory *memory,
+                                           uint64_t full_bytes);
 
 /* ---- store_change.c: the steps of a change, whose key's lock is held -------------------------------- */
 

@@ -6,9 +6,15 @@ void tree_testing_open(struct tree_testing *testing, uint32_t unit_bytes, uint64
     testing->region = (struct tarn_fabric_region){.memory = aligned_alloc(4096, bytes), .bytes = bytes};
     assert_non_null(testing->region.memory);
     memset(testing->region.memory, 0x5a, bytes);
+    testing->regions[0] = &testing->region;
+    testing->memory = (struct tree_memory){.memory = testing->region.memory,
+                                           .room_bytes = bytes,
+                                           .step_bytes = bytes,
+                                           .bytes = bytes,
+                                           .regions = testing->regions};
     base_account_init(&testing->account, UINT64_MAX);
     assert_int_equal(tree_mega_open(&(struct tree_mega_options){.account = &testing->account,
-                                                                .memory = &testing->region,
+                                                                .memory = &testing->memory,
                                                                 .region = TREE_TESTING_REGION,
                                                                 .unit_bytes = unit_bytes},
                                     &testing->mega),

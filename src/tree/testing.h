@@ -9,7 +9,8 @@
 
 struct tree_testing {
     struct base_account account;
-    struct tarn_fabric_region region;
+    struct tarn_fabric_region region, *regions[1];
+    struct tree_memory memory;
     struct tree_mega *mega;
 };
 
