@@ -56,6 +56,10 @@ struct tarn_rpc_service {
     const struct tarn_rpc_method *methods;
     uint32_t count; /**< of methods, at most TARN_RPC_METHODS_MAX */
     void *arg;      /**< handed to every method */
+
+    /** Takes a peer that connects with other private data than a caller's: accepts or rejects it, perhaps later. Called by a
+     * task of a server's first worker. NULL: there are no such peers. @return false: it is rejected */
+    bool (*visited)(void *arg, struct tarn_fabric_incoming *incoming);
 };
 
 /* ---- serving ------------------------------------------------------------------------------------ */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <tarn/space.h>
 
+struct tree_store;
+
 #define KV_ADDRESS_ROOM   256
 #define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
 #define KV_PARTITIONS_MAX 256
@@ -118,6 +120,9 @@ base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *u
 /** Open a store of hash:OPTIONS. @return as tarn_kv_open(). Yields. */
 base_must_check int kv_hash_open(struct tarn_node *node, const struct kv_url *url,
                                  const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
+
+/** The ordered store of this process that a store is; NULL: it is another kind. */
+struct tree_store *kv_tree_of(const struct tarn_kv *kv);
 
 /** The cache of a store, which knows the partition of each key; NULL: it is no cache. */
 const struct cache *kv_cache_of(const struct tarn_kv *kv);

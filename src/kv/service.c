@@ -53,6 +53,8 @@ static int answer_info(struct kv_server *server, const struct kv_worker *worker,
                                  .name_len = strlen(store->name)};
     tarn_kv_info(store->kv, &info.info);
     info.info.abilities |= KV_TAKES_REGIONS;
+    if (store->domain != NULL)
+        info.info.abilities |= KV_IS_SHARED;
     if (KV_INFO_BYTES + info.name_len > exchange->room)
         return -EMSGSIZE;
     kv_info_save(&info, exchange->result);
@@ -214,6 +216,8 @@ static int answer_of_store(struct kv_server *server, const struct kv_worker *wor
         return answer_range(store, request, exchange);
     case KV_BATCH:
         return answer_batch(server, store, request, exchange);
+    case KV_HANDLES:
+        return kv_handles_answer(store, request, exchange);
     default:
         return kv_scan_answer(server, worker, request, exchange);
     }
@@ -267,6 +271,7 @@ METHOD(method_scan, KV_SCAN)
 METHOD(method_put_region, KV_PUT_REGION)
 METHOD(method_range, KV_RANGE)
 METHOD(method_batch, KV_BATCH)
+METHOD(method_handles, KV_HANDLES)
 METHOD(short_get, KV_SHORT + KV_GET)
 METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
 METHOD(short_put, KV_SHORT + KV_PUT)
@@ -286,6 +291,7 @@ static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_PUT_REGION] = {.name = "put_region", .function = method_put_region},
     [KV_RANGE] = {.name = "range", .function = method_range},
     [KV_BATCH] = {.name = "batch", .function = method_batch},
+    [KV_HANDLES] = {.name = "handles", .function = method_handles},
     [KV_SHORT + KV_GET] = {.name = "cache_get", .function = short_get, .is_short = true},
     [KV_SHORT + KV_MULTI_GET] = {.name = "cache_multi_get", .function = short_multi_get, .is_short = true},
     [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},
@@ -301,9 +307,11 @@ int kv_server_init(struct kv_server *server, struct tarn_node *node, const struc
                    uint32_t count)
 {
     *server = (struct kv_server){.node = node};
-    server->service =
-        (struct tarn_rpc_service){.methods = methods, .count = KV_METHOD_NUMBERS, .arg = server};
+    server->service = (struct tarn_rpc_service){
+        .methods = methods, .count = KV_METHOD_NUMBERS, .arg = server, .visited = kv_guest_visited};
     kv_scans_init(&server->scans);
+    task_mutex_init(&server->guests.mutex);
+    task_group_init(&server->guests.group);
     task_semaphore_init(&server->region_places, KV_REGIONS_MAX);
     server->region_grace_ns = KV_GRACE_NS;
     server->read = kv_region_read;
@@ -344,11 +352,14 @@ int kv_serve(struct tarn_fabric *fabric, const char *address, const struct kv_se
     if (filled.calls_max == 0)
         filled.calls_max = CALLS_MAX;
     int error = kv_server_init(server, node, stores, count);
+    if (error == 0)
+        kv_sharing_begin(server, fabric);
     if (error == 0 && scheds != NULL)
         error = rpc_serve(fabric, address, &server->service, &filled, scheds, sched_count, &server->rpc);
     else if (error == 0)
         error = tarn_rpc_serve(fabric, address, &server->service, &filled, &server->rpc);
     if (error != 0) {
+        kv_sharing_end(server);
         base_free(&node->memory, server, sizeof(*server));
         return error;
     }
@@ -358,8 +369,11 @@ int kv_serve(struct tarn_fabric *fabric, const char *address, const struct kv_se
 
 void kv_server_close(struct kv_server *server)
 {
-    kv_scans_end(&server->scans); /* the scans' tasks run on schedulers that may be closed next */
+    kv_scans_end(
+        &server->scans); /* these tasks, and the guests', run on schedulers that may be closed next */
+    kv_guests_end(server);
     tarn_rpc_server_close(server->rpc);
+    kv_sharing_end(server);
     base_free(&server->node->memory, server, sizeof(*server));
 }
 

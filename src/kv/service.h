@@ -26,7 +26,8 @@
 /* A served store. */
 struct kv_store {
     struct tarn_kv *kv;
-    const struct cache *cache; /* the store's cache; NULL: it is no cache */
+    const struct cache *cache;         /* the store's cache; NULL: it is no cache */
+    struct tarn_fabric_domain *domain; /* whose peers read it by themselves; NULL: nobody does */
     char name[KV_NAME_MAX + 1];
 };
 
@@ -42,11 +43,20 @@ struct kv_scans {
 typedef int kv_read_function(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
                              uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns);
 
+/* Connections on which clients READ, each of them a task that waits for its end. */
+struct kv_guests {
+    struct task_mutex mutex; /* held while one is begun */
+    struct task_group group;
+    _Atomic uint32_t count;
+    bool is_closed; /* no further one is taken */
+};
+
 struct kv_server {
     struct tarn_node *node;
     struct tarn_rpc_server *rpc;
     struct tarn_rpc_service service;
     struct kv_scans scans;
+    struct kv_guests guests;
     struct task_semaphore region_places; /* KV_REGIONS_MAX permits, one for each PUT_REGION under way */
     _Atomic uint32_t region_calls;       /* number of PUT_REGIONs that have a permit or wait for one */
     uint64_t region_grace_ns;            /* KV_GRACE_NS; tests have less */
@@ -70,6 +80,22 @@ struct kv_worker {
  */
 base_must_check int kv_answer(struct kv_server *server, const struct kv_worker *worker, uint32_t method,
                               struct tarn_rpc_request *exchange);
+
+/** Let clients read those stores that can be shared. Whatever is in the way is logged, and they ask then. Yields. */
+void kv_sharing_begin(struct kv_server *server, struct tarn_fabric *fabric);
+
+/** End all connections for READs, and take no more. Yields. */
+void kv_guests_end(struct kv_server *server);
+
+/** End sharing; there are no requests any more. Yields. */
+void kv_sharing_end(struct kv_server *server);
+
+/** A peer that connects for READs: tarn_rpc_service.visited */
+bool kv_guest_visited(void *arg, struct tarn_fabric_incoming *incoming);
+
+/** Answer a HANDLES. @return the status */
+base_must_check int kv_handles_answer(const struct kv_store *store, const struct kv_request *request,
+                                      struct tarn_rpc_request *exchange);
 
 /** Prepare a server for its stores. @return 0; -EINVAL (a bad or repeated name) */
 base_must_check int kv_server_init(struct kv_server *server, struct tarn_node *node,

@@ -185,3 +185,8 @@ int kv_open_tree(struct tarn_node *node, const char *path, uint64_t memory_bytes
     *ret_kv = &self->kv;
     return 0;
 }
+
+struct tree_store *kv_tree_of(const struct tarn_kv *kv)
+{
+    return kv->operations == &operations ? store_of(kv) : NULL;
+}

@@ -1,9 +1,18 @@
 /* Messages of the kv service, as bytes. The formats are those of docs/wire.md, in its order. */
 #include "kv/wire.h"
+#include "tree/node.h"
+#include "tree/record.h"
 #include <errno.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16, ORDER_BYTES = 16 };
+enum {
+    HEAD_BYTES = 8,
+    OPTIONS_BYTES = 32,
+    RANGE_BYTES = 16,
+    SCAN_BYTES = 16,
+    ORDER_BYTES = 16,
+    FIRST_BYTES = 8
+};
 enum { ORDER_REVERSE = 1, ORDER_AFTER = 2 };
 enum { REGION_BYTES = 16 + TARN_FABRIC_HANDLE_BYTES };
 enum { KIND_DEPOT = 1, KIND_CACHE = 2, KIND_HASH = 3, KIND_TREE = 4 };
@@ -44,6 +53,8 @@ static size_t middle_bytes(enum kv_method method)
         return SCAN_BYTES;
     case KV_RANGE:
         return ORDER_BYTES;
+    case KV_HANDLES:
+        return FIRST_BYTES;
     default:
         return 0;
     }
@@ -114,6 +125,8 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
         base_store_le64(middle, request->scan);
         base_store_le32(middle + 8, request->value_room);
         base_store_le32(middle + 12, 0);
+    } else if (method == KV_HANDLES) {
+        base_store_le64(middle, request->offset);
     } else if (method == KV_RANGE) {
         base_store_le32(middle, request->records);
         base_store_le32(middle + 4, request->value_room);
@@ -152,6 +165,8 @@ static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_r
         request->scan = base_load_le64(middle);
         request->value_room = base_load_le32(middle + 8);
         return are_zero(middle + 12, 4) ? 0 : -EINVAL;
+    } else if (method == KV_HANDLES) {
+        request->offset = base_load_le64(middle);
     } else if (method == KV_RANGE) {
         const uint64_t marks = base_load_le64(middle + 8);
         request->records = base_load_le32(middle);
@@ -177,6 +192,8 @@ static bool head_is_good(enum kv_method method, const struct kv_request *request
         return request->key_len > 0 && request->amount == 0;
     case KV_SCAN:
         return request->key_len == 0;
+    case KV_HANDLES:
+        return request->key_len == 0 && request->amount > 0 && request->amount <= TREE_REGIONS;
     case KV_RANGE:
         return request->amount <= TARN_KEY_BYTES_MAX;
     default:
@@ -318,6 +335,58 @@ int kv_changed_load(const uint8_t *bytes, size_t bytes_count, struct tarn_batch_
             items[i].version = number;
     }
     return first;
+}
+
+/* ---- clients that read by themselves ------------------------------------------------------------ */
+
+void kv_handles_save(const struct kv_handles *head, const struct tarn_fabric_handle *handles, uint8_t *to)
+{
+    base_store_le64(to, head->step_bytes);
+    base_store_le32(to + 8, head->unit_bytes);
+    base_store_le32(to + 12, head->count);
+    for (uint32_t i = 0; i < head->count; i++)
+        tarn_fabric_handle_save(&handles[i], to + KV_HANDLES_BYTES + i * TARN_FABRIC_HANDLE_BYTES);
+}
+
+int kv_handles_load(const uint8_t *bytes, size_t count, struct kv_handles *ret_head,
+                    struct tarn_fabric_handle *ret_handles, uint32_t room)
+{
+    if (count < KV_HANDLES_BYTES)
+        return -EPROTO;
+    const struct kv_handles head = {.step_bytes = base_load_le64(bytes),
+                                    .unit_bytes = base_load_le32(bytes + 8),
+                                    .count = base_load_le32(bytes + 12)};
+    if (head.count > room || count != KV_HANDLES_BYTES + head.count * (size_t)TARN_FABRIC_HANDLE_BYTES ||
+        !tree_is_unit(head.unit_bytes) || head.step_bytes % tree_image_bytes(TREE_NODE_BYTES_MAX) != 0 ||
+        head.step_bytes == 0)
+        return -EPROTO;
+    for (uint32_t i = 0; i < head.count; i++) {
+        const uint8_t *from = bytes + KV_HANDLES_BYTES + i * (size_t)TARN_FABRIC_HANDLE_BYTES;
+        if (tarn_fabric_handle_load(from, &ret_handles[i]) != 0 || ret_handles[i].bytes < head.step_bytes)
+            return -EPROTO;
+    }
+    *ret_head = head;
+    return 0;
+}
+
+static const uint8_t reads_magic[8] = {'T', 'A', 'R', 'N', 'R', 'E', 'A', 'D'};
+
+void kv_reads_hello_save(uint16_t store, uint8_t *to)
+{
+    memset(to, 0, KV_READS_BYTES);
+    memcpy(to, reads_magic, sizeof(reads_magic));
+    base_store_le16(to + 8, KV_WIRE_VERSION);
+    base_store_le16(to + 10, store);
+}
+
+bool kv_reads_hello_load(const void *data, size_t count, uint16_t *ret_store)
+{
+    const uint8_t *bytes = data;
+    if (count != KV_READS_BYTES || memcmp(bytes, reads_magic, sizeof(reads_magic)) != 0 ||
+        base_load_le16(bytes + 8) != KV_WIRE_VERSION || !are_zero(bytes + 12, 4))
+        return false;
+    *ret_store = base_load_le16(bytes + 10);
+    return true;
 }
 
 /* ---- records ------------------------------------------------------------------------------------ */

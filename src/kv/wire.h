@@ -20,6 +20,9 @@
 #define KV_REQUEST_BYTES_MAX 88                    /* the most bytes of a request before its key and value */
 #define KV_HANDLE_AT         56                    /* offset of the handle in a PUT_REGION */
 #define KV_TAKES_REGIONS     128                   /* one of the abilities: the server answers PUT_REGION */
+#define KV_IS_SHARED         16                    /* one more: clients may read it by themselves */
+#define KV_HANDLES_BYTES     16                    /* bytes of a result of HANDLES before the handles */
+#define KV_READS_BYTES       16                    /* private data of a connection for READs */
 #define KV_INFO_BYTES        40                    /* bytes of an INFO's result before the name */
 
 enum kv_method {
@@ -33,6 +36,7 @@ enum kv_method {
     KV_PUT_REGION,
     KV_RANGE,
     KV_BATCH,
+    KV_HANDLES,
     KV_METHODS,
     KV_SHORT = 16, /* added to a method's number: the variant for caches, which never yields */
 };
@@ -43,11 +47,12 @@ struct kv_request {
     uint16_t key_len;
     const void *key; /* the key; INFO: the name; RANGE: where it begins */
     uint32_t
-        amount; /* the amount that docs/wire.md defines for the method; PUT, PUT_REGION, RANGE: bytes of `value` */
-    const void *value;                /* RANGE: where it ends */
-    struct tarn_put_options options;  /* PUT, PUT_REGION */
-    uint64_t if_version;              /* GET_RANGE */
-    uint64_t offset;                  /* GET_RANGE: offset in the value; PUT_REGION: offset in the region */
+        amount; /* the amount that docs/wire.md defines for the method; HANDLES: the region; PUT, PUT_REGION, RANGE: bytes of `value` */
+    const void *value;               /* RANGE: where it ends */
+    struct tarn_put_options options; /* PUT, PUT_REGION */
+    uint64_t if_version;             /* GET_RANGE */
+    uint64_t
+        offset; /* GET_RANGE: offset in the value; PUT_REGION: … in the region; HANDLES: the first handle */
     uint64_t region_bytes;            /* PUT_REGION: bytes of the value that lie in the region */
     struct tarn_fabric_handle handle; /* PUT_REGION */
     uint64_t scan;                    /* SCAN */
@@ -108,6 +113,26 @@ void kv_record_save(const struct tarn_record_info *info, uint8_t *to);
 
 /** Read a record. @return 0; -EPROTO: it is none */
 base_must_check int kv_record_load(const uint8_t *bytes, struct tarn_record_info *ret_info);
+
+/* The beginning of a result of HANDLES. */
+struct kv_handles {
+    uint64_t step_bytes; /* bytes of the region that each handle is for */
+    uint32_t unit_bytes; /* of a node */
+    uint32_t count;      /* of handles that follow */
+};
+
+/** Write an answer to HANDLES. @param to  room for KV_HANDLES_BYTES and TARN_FABRIC_HANDLE_BYTES each */
+void kv_handles_save(const struct kv_handles *head, const struct tarn_fabric_handle *handles, uint8_t *to);
+
+/** Read an answer to HANDLES. @param room  for handles @return 0; -EPROTO: it is none, or has more */
+base_must_check int kv_handles_load(const uint8_t *bytes, size_t count, struct kv_handles *ret_head,
+                                    struct tarn_fabric_handle *ret_handles, uint32_t room);
+
+/** Write the private data of a connection for READs. @param to  KV_READS_BYTES */
+void kv_reads_hello_save(uint16_t store, uint8_t *to);
+
+/** Read such data. @return false: it is other data */
+base_must_check bool kv_reads_hello_load(const void *bytes, size_t count, uint16_t *ret_store);
 
 /* The head of a value in a result of MULTI_GET, SCAN or RANGE. */
 struct kv_item {

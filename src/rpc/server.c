@@ -163,7 +163,11 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     struct rpc_worker *worker = NULL;
     const char *refusal = NULL;
     int error = -ECONNREFUSED;
-    if (rpc_hello_load(data, bytes, &hello) != 0)
+    const bool calls = rpc_hello_load(data, bytes, &hello) == 0;
+    const struct tarn_rpc_service *service = server->service;
+    if (!calls && service->visited != NULL && service->visited(service->arg, incoming))
+        return;
+    if (!calls)
         refusal = "it speaks another protocol";
     else if ((worker = choose_worker(server, &hello)) == NULL)
         refusal = "it asks for a worker that is not there";
