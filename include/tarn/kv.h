@@ -56,6 +56,22 @@ struct tarn_depot_options; /* <tarn/depot.h> */
 struct tarn_kv;
 struct tarn_node;
 
+/** How a client searches an ordered store of a server that shares its memory (Cell §2.4). */
+enum tarn_kv_way {
+    TARN_KV_WAY_ADAPTIVE, /**< it reads the store's memory by itself, or asks the server, whichever seems to be done first */
+    TARN_KV_WAY_ASK,  /**< it asks */
+    TARN_KV_WAY_READ, /**< it reads, and asks only where reading does not tell */
+};
+
+/** The constants of TARN_KV_WAY_ADAPTIVE; 0 everywhere: Cell's. */
+struct tarn_kv_selector {
+    uint32_t samples;        /**< over which times are averaged, at most 256; 0: 100 */
+    double outliers;         /**< a sample that is so many standard deviations away does not count; 0: 3 */
+    double exploration;      /**< the part of searches that go the way that seems slower; 0: 0.01 */
+    uint64_t stale_ns;       /**< after a pause of this length nothing is known any more; 0: 3 s */
+    double reads_per_search; /**< until searches were seen; 0: 5 */
+};
+
 struct tarn_kv_options {
     const struct tarn_depot_options
         *depot; /**< for file:; NULL: the defaults of tarn_depot_open(); borrowed until return */
@@ -65,6 +81,8 @@ struct tarn_kv_options {
     uint64_t
         timeout_ns; /**< time limit of a call to a server, all attempts together, in nanoseconds, and once more
                                      for each 16 MiB of a value; 0: 10 seconds */
+    enum tarn_kv_way way;             /**< of searches of a server's ordered store */
+    struct tarn_kv_selector selector; /**< for TARN_KV_WAY_ADAPTIVE */
 };
 
 /** The abilities of a store, as bits. */
@@ -111,6 +129,21 @@ TARN_API int tarn_kv_close(struct tarn_kv *kv);
 
 /** The properties of a store. */
 TARN_API void tarn_kv_info(const struct tarn_kv *kv, struct tarn_kv_info *ret_info);
+
+/** How searches of a server's ordered store went since it was opened. */
+struct tarn_kv_reads {
+    bool is_shared;    /**< whether the server lets clients read it */
+    uint64_t asked;    /**< searches for which the server was chosen */
+    uint64_t searched; /**< searches for which reading was chosen */
+    uint64_t explored; /**< of both, those that went the way that seemed slower */
+    uint64_t
+        fallbacks; /**< searches that began with reading, and then asked: a record that expires, or too many changes */
+    uint64_t reads; /**< READs of nodes */
+    uint64_t torn;  /**< of these, those that met a change */
+};
+
+/** How searches went. @return 0; -EOPNOTSUPP: it is no store of one server. Any thread. */
+TARN_API TARN_MUST_CHECK int tarn_kv_reads(const struct tarn_kv *kv, struct tarn_kv_reads *ret_reads);
 
 /**
  * Fetch the value of a key.

@@ -360,6 +360,13 @@ int tarn_fabric_error(const struct tarn_fabric_connection *connection)
     return fabric_error_of(connection);
 }
 
+bool fabric_peer_is_there(const struct tarn_fabric_connection *connection)
+{
+    const struct fabric_provider *provider = connection->fabric->provider;
+    return fabric_error_of(connection) == 0 &&
+           (provider->peer_is_there == NULL || provider->peer_is_there(connection->state));
+}
+
 bool fabric_connection_fail(struct tarn_fabric_connection *connection, const char *what, int error)
 {
     int alive = 0;

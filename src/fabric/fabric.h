@@ -144,6 +144,9 @@ struct fabric_provider {
     int (*connect)(void *domain, const char *address, const struct tarn_fabric_connect_options *options,
                    uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
+    /** As fabric_peer_is_there(), of a connection that lives. NULL: READs that have completed tell that */
+    bool (*peer_is_there)(void *connection);
+
     /** Start a checked operation of a live connection; fabric_op_finish() is called once for it: in this call, in
      * wait(), in receive(), or in fail(). Sets `trip` if its fence makes it wait for the answers to all before it. */
     void (*post)(void *connection, struct tarn_fabric_op *op);
@@ -256,6 +259,12 @@ bool fabric_prefetch(const struct tarn_fabric_connection *connection, const stru
 /** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
  * Yields. */
 base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
+
+/**
+ * Whether a connection lives, and its peer's process has not begun to end: then its memory was the peer's, and not what a
+ * process has left behind, when READs that have completed took place. shm alone needs to be asked, whose READs need no peer.
+ */
+bool fabric_peer_is_there(const struct tarn_fabric_connection *connection);
 
 /** End a connection of the caller's scheduler, as a failing operation would: its receiver gets the error. Never waits. */
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);

@@ -417,6 +417,8 @@ static struct kv_lane *make_lane(struct kv_remote *remote, struct task_sched *sc
     lane->workers = 1;
     lane->must_ask = true;
     task_mutex_init(&lane->mutex);
+    task_mutex_init(&lane->reads_mutex);
+    tree_selector_init(&lane->selector, &remote->selector);
     return lane;
 }
 
@@ -477,6 +479,7 @@ int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, struct kv_store_inf
 static void close_lane(void *arg)
 {
     struct kv_lane *lane = arg;
+    kv_reads_close(lane);
     for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
         if (lane->links[i] != NULL)
             leave_link(lane, lane->links[i]);

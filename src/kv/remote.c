@@ -6,6 +6,8 @@
 
 #define SMALL_BYTES 2048 /* bytes of request and result that fit on the stack */
 
+static const struct kv_operations operations;
+
 static struct kv_remote *remote_of(struct tarn_kv *kv)
 {
     return base_container_of(kv, struct kv_remote, kv);
@@ -135,11 +137,11 @@ static int get_rest(struct tarn_kv *kv, const void *key, size_t key_len, uint32_
     return error == -ENOENT ? -ESTALE : error;
 }
 
-static int remote_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
-                            size_t value_room, struct tarn_record_info *ret_info)
+/* Ask the server for a key. */
+static int ask(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
+               uint64_t deadline_ns, struct tarn_record_info *ret_info)
 {
     struct kv_remote *remote = remote_of(kv);
-    const uint64_t deadline_ns = kv_deadline(remote);
     const struct kv_request request = {
         .key = key,
         .key_len = (uint16_t)key_len,
@@ -157,6 +159,56 @@ static int remote_store_get(struct tarn_kv *kv, const void *key, size_t key_len,
     if (error == 0 || error == -ENOBUFS)
         *ret_info = info;
     return error;
+}
+
+/* Get a key of a store that is read by clients, the way that is chosen for it. */
+static int get_shared(struct tarn_kv *kv, struct tree_key key, void *value, size_t value_room,
+                      uint64_t deadline_ns, struct tarn_record_info *ret_info)
+{
+    struct kv_remote *remote = remote_of(kv);
+    const uint64_t begin_ns = task_now();
+    struct kv_lane *lane;
+    int error = kv_lane_take(remote, deadline_ns, &lane);
+    if (error != 0)
+        return error;
+    const bool reads = kv_reads_chosen(lane);
+    error = reads ? kv_reads_get(lane, key, value, value_room, deadline_ns, ret_info) : KV_ASK;
+    kv_lane_give(lane);
+    if (error != KV_ASK)
+        return error;
+    error = ask(kv, key.bytes, key.count, value, value_room, deadline_ns, ret_info);
+    if (!reads && error == 0 && kv_lane_take(remote, deadline_ns, &lane) == 0) {
+        tree_selector_called(&lane->selector, task_now() - begin_ns);
+        kv_lane_give(lane);
+    }
+    return error;
+}
+
+static int remote_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
+                            size_t value_room, struct tarn_record_info *ret_info)
+{
+    struct kv_remote *remote = remote_of(kv);
+    const struct tree_key tree_key = {.bytes = key, .count = (uint32_t)key_len};
+    const uint64_t deadline_ns = kv_deadline(remote);
+    return remote->is_shared && remote->way != TARN_KV_WAY_ASK && key_len <= TREE_KEY_MAX
+               ? get_shared(kv, tree_key, value, value_room, deadline_ns, ret_info)
+               : ask(kv, key, key_len, value, value_room, deadline_ns, ret_info);
+}
+
+int tarn_kv_reads(const struct tarn_kv *kv, struct tarn_kv_reads *ret_reads)
+{
+    if (kv->operations != &operations)
+        return -EOPNOTSUPP;
+    const struct kv_remote *remote = base_container_of(kv, struct kv_remote, kv);
+    const struct kv_reads_counters *counters = &remote->counters;
+    *ret_reads = (struct tarn_kv_reads){.is_shared = remote->is_shared,
+                                        .asked = atomic_load(&counters->asked),
+                                        .searched = atomic_load(&counters->searched),
+                                        .explored = atomic_load(&counters->explored),
+                                        .fallbacks = atomic_load(&counters->fallbacks),
+                                        .reads = atomic_load(&counters->reads),
+                                        .torn = atomic_load(&counters->torn)};
+    return 0;
 }
 
 static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
@@ -494,15 +546,34 @@ static const struct kv_operations operations = {.get = remote_store_get,
                                                 .write_batch = remote_store_write_batch,
                                                 .close = remote_store_close};
 
+/* The constants of choosing, with those that are not told. */
+static struct tree_selector_settings selector_settings(const struct tarn_kv_selector *told)
+{
+    struct tree_selector_settings settings = tree_selector_usual;
+    if (told->samples != 0)
+        settings.samples = base_min(told->samples, TREE_SAMPLES_MAX);
+    if (told->outliers > 0)
+        settings.outliers = told->outliers;
+    if (told->exploration > 0)
+        settings.exploration = told->exploration;
+    if (told->stale_ns != 0)
+        settings.stale_ns = told->stale_ns;
+    if (told->reads_per_search > 0)
+        settings.reads_per_search = told->reads_per_search;
+    return settings;
+}
+
 int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,
-                   uint32_t place, uint64_t timeout_ns, struct kv_remote **ret_remote)
+                   uint32_t place, const struct tarn_kv_options *options, struct kv_remote **ret_remote)
 {
     struct kv_remote *remote = base_alloc(&node->memory, sizeof(*remote));
     if (remote == NULL)
         return -ENOMEM;
     remote->kv = (struct tarn_kv){.operations = &operations, .node = node};
     remote->fabric = fabric;
-    remote->timeout_ns = timeout_ns == 0 ? KV_TIMEOUT_NS : timeout_ns;
+    remote->timeout_ns = options->timeout_ns == 0 ? KV_TIMEOUT_NS : options->timeout_ns;
+    remote->way = options->way;
+    remote->selector = selector_settings(&options->selector);
     kv_url_server(url, place, remote->address);
     memcpy(remote->name, url->name, sizeof(remote->name));
     task_semaphore_init(&remote->thread_permits, KV_THREAD_LANES);
@@ -525,7 +596,8 @@ int kv_remote_meet(struct kv_remote *remote, uint64_t deadline_ns)
         return error;
     remote->kv.info = info.info;
     remote->takes_regions = (info.info.abilities & KV_TAKES_REGIONS) != 0;
-    remote->kv.info.abilities &= ~(uint32_t)KV_TAKES_REGIONS;
+    remote->is_shared = (info.info.abilities & KV_IS_SHARED) != 0 && remote->kv.info.kind == kv_kind_tree;
+    remote->kv.info.abilities &= ~(uint32_t)(KV_TAKES_REGIONS | KV_IS_SHARED);
     remote->kv.info.abilities |= TARN_KV_REMOTE;
     remote->kv.info.value_bytes_max =
         base_min(info.info.value_bytes_max,

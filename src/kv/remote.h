@@ -13,6 +13,9 @@
 #include "rpc/rpc.h"
 #include "task/sched.h"
 #include "task/task.h"
+#include "tree/node.h"
+#include "tree/selector.h"
+#include <stdatomic.h>
 
 #define KV_THREAD_LANES   8 /* the most plain threads that call at once; others wait */
 #define KV_NARROW_REQUEST 4096
@@ -20,6 +23,11 @@
 #define KV_ANY_WORKER     UINT32_MAX
 #define KV_TIMEOUT_BYTES                                                                                     \
     (UINT64_C(16) << 20) /* bytes of a value for which a call's time limit grows by its first length again */
+
+/* What all lanes have done: tarn_kv_reads_stats(). */
+struct kv_reads_counters {
+    _Atomic uint64_t asked, searched, explored, fallbacks, reads, torn;
+};
 
 /* A connection with a worker, and the server's answer to INFO. */
 struct kv_link {
@@ -40,7 +48,11 @@ struct kv_lane {
     bool must_ask;     /* the routing may have changed since */
     uint64_t pause_ns; /* pause before the next attempt to connect; 0: the last one succeeded */
     uint64_t not_before_ns;
-    int connect_error; /* of the latest attempt to connect */
+    int connect_error;             /* of the latest attempt to connect */
+    struct task_mutex reads_mutex; /* held while a connection for READs is made, or learns more */
+    struct kv_reads *reads;        /* for reading by itself; NULL: no connection for that, yet or any more */
+    uint64_t reads_not_before_ns;  /* pause before the next attempt to have one */
+    struct tree_selector selector;
     struct kv_link *
         links[2 * TARN_RPC_WORKERS_MAX]; /* for each worker a link with small slots and one with large ones */
 };
@@ -50,6 +62,10 @@ struct kv_remote {
     struct tarn_fabric *fabric;
     bool owns_fabric;
     bool takes_regions; /* the server answers PUT_REGION */
+    bool is_shared;     /* the server lets clients read the store by themselves */
+    enum tarn_kv_way way;
+    struct tree_selector_settings selector;
+    struct kv_reads_counters counters;
     uint64_t timeout_ns;
     char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1];
     struct kv_lane *lanes[TASK_SCHEDS_MAX]; /* by the index of the scheduler; each belongs to that alone */
@@ -152,6 +168,22 @@ static inline uint64_t kv_share_of_time(uint64_t deadline_ns, uint32_t others)
     return deadline_ns <= now_ns ? deadline_ns : now_ns + (deadline_ns - now_ns) / shares;
 }
 
+/* ---- clients that read by themselves: reads.c ---------------------------------------------------- */
+
+struct kv_reads;
+
+#define KV_ASK (-EAGAIN) /* an outcome of reading: the server is to be asked */
+
+/** Choose the way of a search. @return whether to read */
+base_must_check bool kv_reads_chosen(struct kv_lane *lane);
+
+/** Get a key by READs. @return as tarn_kv_get(); KV_ASK. Yields. */
+base_must_check int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t value_room,
+                                 uint64_t deadline_ns, struct tarn_record_info *ret_info);
+
+/** Give up a lane's connection for READs, which nobody uses any more. Yields. */
+void kv_reads_close(struct kv_lane *lane);
+
 /* ---- many keys: many.c -------------------------------------------------------------------------- */
 
 /* The servers that hold a store together. */
@@ -185,8 +217,8 @@ struct kv_spread {
 
 /** Make a store of one server, without connecting. @param place  index of the server in the URL @return 0; -ENOMEM */
 base_must_check int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric,
-                                   const struct kv_url *url, uint32_t place, uint64_t timeout_ns,
-                                   struct kv_remote **ret_remote);
+                                   const struct kv_url *url, uint32_t place,
+                                   const struct tarn_kv_options *options, struct kv_remote **ret_remote);
 
 /** Ask the server for the store's properties, once. @return as tarn_kv_open(). Yields. */
 base_must_check int kv_remote_meet(struct kv_remote *remote, uint64_t deadline_ns);

@@ -160,6 +160,207 @@ static void a_tree_has_ranges(struct testing_fabric *testing)
     free(self);
 }
 
+/* ---- trees that clients read by themselves -------------------------------------------------------- */
+
+enum { READ_KEYS = 64, READ_ROUNDS = 60, READ_CLIENTS = 3 };
+
+/* A tree that is changed and read at once. */
+struct testing_reads {
+    struct tarn_kv *tree, *kvs[READ_CLIENTS]; /* at its server; of clients, by the way that they go */
+    struct testing_server server;
+    uint32_t value_bytes;
+    _Atomic uint64_t stored[READ_KEYS]; /* numbers of values of which it is known that they were stored */
+    _Atomic bool ends;
+};
+
+static size_t name_key(unsigned number, char *key)
+{
+    return (size_t)snprintf(
+        key, 300, "%s%05u%.*s", number % 5 == 0 ? "a-long-beginning-of-a-key-" : "", number,
+        (int)(number % 7 == 0 ? 100 : 0),
+        "----------------------------------------------------------------------------------------"
+        "------------");
+}
+
+static void open_reads(struct testing_fabric *testing, struct testing_reads *reads)
+{
+    const struct tarn_depot_options depot = {.create_bytes = UINT64_C(64) << 20, .mode = TARN_MODE_ASYNC};
+    const struct tarn_kv_options options = {.depot = &depot};
+    char url[200];
+    *reads = (struct testing_reads){.server = {.testing = testing}, .value_bytes = 2000};
+    (void)snprintf(reads->server.path, sizeof(reads->server.path), "/dev/shm/kv-test-reads-%d.tarn",
+                   (int)getpid());
+    (void)snprintf(url, sizeof(url), "tree:path=%s,memory=48M", reads->server.path);
+    assert_int_equal(tarn_kv_open(testing->node, url, &options, &reads->tree), 0);
+    testing_listen(&reads->server, &(const struct kv_served){"tree", reads->tree}, 1);
+    for (unsigned i = 0; i < READ_CLIENTS; i++) {
+        const struct tarn_kv_options client = {.fabric = testing_clients(testing),
+                                               .timeout_ns = 60 * BASE_NS_PER_SECOND,
+                                               .way = (enum tarn_kv_way)i,
+                                               .selector = {.exploration = 0.3}};
+        (void)snprintf(url, sizeof(url), "%s%s/tree", testing_scheme, testing->address);
+        assert_int_equal(tarn_kv_open(testing->node, url, &client, &reads->kvs[i]), 0);
+    }
+}
+
+static void close_reads(struct testing_reads *reads)
+{
+    for (unsigned i = 0; i < READ_CLIENTS; i++)
+        assert_int_equal(tarn_kv_close(reads->kvs[i]), 0);
+    kv_server_close(reads->server.server);
+    assert_int_equal(tarn_kv_close(reads->tree), 0);
+    assert_int_equal(unlink(reads->server.path), 0);
+}
+
+/* Value `number` of a key, in each of its words. */
+static void put_number(struct testing_reads *reads, struct tarn_kv *kv, unsigned key_number, uint64_t number)
+{
+    uint64_t words[READ_KEYS * 40];
+    char key[300];
+    const size_t bytes = (size_t)8 * (1 + (number * 7 + key_number) % (reads->value_bytes / 8));
+    for (size_t i = 0; i < bytes / 8; i++)
+        words[i] = number;
+    assert_int_equal(tarn_kv_put(kv, key, name_key(key_number, key), words, bytes, NULL, NULL), 0);
+}
+
+/* @return the number; 0: the key is not there */
+static uint64_t get_number(const struct testing_reads *reads, struct tarn_kv *kv, unsigned key_number)
+{
+    uint64_t words[READ_KEYS * 40];
+    struct tarn_record_info info;
+    char key[300];
+    int error = tarn_kv_get(kv, key, name_key(key_number, key), words, reads->value_bytes, &info);
+    if (error != -ENOENT)
+        assert_int_equal(error, 0);
+    if (error != 0)
+        return 0;
+    assert_true(info.version != 0 && info.value_bytes % 8 == 0);
+    for (size_t i = 1; i < info.value_bytes / 8; i++)
+        assert_int_equal(words[i], words[0]);
+    return words[0];
+}
+
+/* Whatever the way, a client finds what was stored before, also by others, and in memory that was taken since. */
+static void trees_are_read_by_clients(struct testing_fabric *testing)
+{
+    struct testing_reads reads;
+    struct tarn_kv_reads told;
+    struct tarn_put_options expires = {.expiry_ns = UINT64_MAX / 2};
+    struct tarn_record_info info;
+    char value[8], key[300];
+    open_reads(testing, &reads);
+    for (unsigned way = 0; way < READ_CLIENTS; way++)
+        assert_int_equal(get_number(&reads, reads.kvs[way], 1), 0);
+    for (unsigned number = 1; number < 8000; number++) {
+        put_number(&reads, number % 3 == 0 ? reads.tree : reads.kvs[number % READ_CLIENTS], number, number);
+        if (number % 16 == 0)
+            for (unsigned way = 0; way < READ_CLIENTS; way++)
+                assert_int_equal(get_number(&reads, reads.kvs[way], number), number);
+    }
+    for (unsigned way = 0; way < READ_CLIENTS; way++) {
+        assert_int_equal(tarn_kv_put(reads.tree, "e", 1, "expires", 7, &expires, NULL), 0);
+        assert_int_equal(tarn_kv_get(reads.kvs[way], "e", 1, value, sizeof(value), &info), 0);
+        assert_true(info.expiry_ns != 0 && memcmp(value, "expires", 7) == 0);
+        assert_int_equal(tarn_kv_get(reads.kvs[way], "e", 1, value, 3, &info), -ENOBUFS);
+        assert_int_equal(info.value_bytes, 7);
+        for (unsigned number = way + 1; number < 8000; number += 500) {
+            assert_int_equal(tarn_kv_delete(reads.tree, key, name_key(number, key)), 0);
+            assert_int_equal(get_number(&reads, reads.kvs[way], number), 0);
+        }
+    }
+    assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_READ], &told), 0);
+    assert_true(told.is_shared && told.searched > 500 && told.asked == 0 && told.reads > told.searched);
+    assert_true(told.fallbacks < told.searched / 4);
+    assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_ASK], &told), 0);
+    assert_int_equal(told.searched, 0);
+    assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_ADAPTIVE], &told), 0);
+    assert_true(told.searched > 0 && told.asked > 0 && told.explored > 0);
+    assert_int_equal(tarn_kv_reads(reads.tree, &told), -EOPNOTSUPP);
+
+    kv_server_close(reads.server.server); /* the same store is served again: it is found again */
+    testing_listen(&reads.server, &(const struct kv_served){"tree", reads.tree}, 1);
+    for (unsigned way = 0; way < READ_CLIENTS; way++)
+        assert_int_equal(get_number(&reads, reads.kvs[way], 16), 16);
+    close_reads(&reads);
+}
+
+/* Store numbers that grow, and now and then nothing. Each writer has keys of its own. */
+static void change_numbers(struct testing_reads *reads, unsigned first)
+{
+    char key[300];
+    for (uint64_t number = 1; number <= READ_ROUNDS; number++) {
+        for (unsigned i = first; i < READ_KEYS; i += 2) {
+            struct tarn_kv *kv = i % 4 < 2 ? reads->tree : reads->kvs[i % READ_CLIENTS];
+            put_number(reads, kv, i, number);
+            atomic_store(&reads->stored[i], number);
+            if (number % 8 == 5 && i % 8 >= 6)
+                assert_int_equal(tarn_kv_delete(kv, key, name_key(i, key)), 0);
+        }
+    }
+}
+
+static void change_even(void *arg)
+{
+    change_numbers(arg, 0);
+}
+
+static void change_odd(void *arg)
+{
+    change_numbers(arg, 1);
+}
+
+/* See that no key goes back, and that nothing is missing that nobody has removed. */
+static void watch_numbers(struct testing_reads *reads, struct tarn_kv *kv)
+{
+    uint64_t seen[READ_KEYS] = {0};
+    while (!atomic_load(&reads->ends)) {
+        for (unsigned i = 0; i < READ_KEYS; i++) {
+            const bool is_removed = i % 8 >= 6;
+            const uint64_t stored = atomic_load(&reads->stored[i]), number = get_number(reads, kv, i);
+            assert_true(number >= seen[i] || (is_removed && number == 0));
+            assert_true(number >= stored || (is_removed && number == 0));
+            seen[i] = base_max(seen[i], number);
+            task_yield(); /* what the fabric reads at once yields to nobody */
+        }
+    }
+}
+
+static void watch_adaptive(void *arg)
+{
+    struct testing_reads *reads = arg;
+    watch_numbers(reads, reads->kvs[TARN_KV_WAY_ADAPTIVE]);
+}
+
+static void watch_reading(void *arg)
+{
+    struct testing_reads *reads = arg;
+    watch_numbers(reads, reads->kvs[TARN_KV_WAY_READ]);
+}
+
+static void trees_are_read_while_they_change(struct testing_fabric *testing)
+{
+    struct testing_reads reads;
+    struct testing_job writers[2], watchers[3];
+    open_reads(testing, &reads);
+    testing_start(testing, &watchers[0], 0, watch_reading, &reads);
+    testing_start(testing, &watchers[1], 1, watch_adaptive, &reads);
+    testing_start_thread(testing, &watchers[2], watch_reading, &reads);
+    testing_start(testing, &writers[0], 0, change_even, &reads);
+    testing_start_thread(testing, &writers[1], change_odd, &reads);
+    testing_join(&writers[0]);
+    testing_join(&writers[1]);
+    atomic_store(&reads.ends, true);
+    for (unsigned i = 0; i < base_array_count(watchers); i++)
+        testing_join(&watchers[i]);
+    for (unsigned way = 0; way < READ_CLIENTS; way++)
+        for (unsigned i = 0; i < READ_KEYS; i++)
+            assert_int_equal(get_number(&reads, reads.kvs[way], i),
+                             get_number(&reads, reads.kvs[TARN_KV_WAY_ASK], i));
+    close_reads(&reads);
+}
+
+/* ---- routing -------------------------------------------------------------------------------------- */
+
 /* Who routes wrongly is told so, and asks. */
 static void wrong_routing_is_mended(struct testing_fabric *testing)
 {
@@ -282,6 +483,8 @@ static void threads_and_tasks_share(struct testing_fabric *testing)
     EACH(a_url_names_its_fabric)                                                                             \
     EACH(a_server_comes_back_changed)                                                                        \
     EACH(a_tree_has_ranges)                                                                                  \
+    EACH(trees_are_read_by_clients)                                                                          \
+    EACH(trees_are_read_while_they_change)                                                                   \
     EACH(wrong_routing_is_mended)                                                                            \
     EACH(nothing_counts_twice)                                                                               \
     EACH(threads_and_tasks_share)

@@ -172,7 +172,7 @@ static int by_address(const void *left, const void *right)
 }
 
 static int open_spread(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,
-                       uint64_t timeout_ns, struct tarn_kv **ret_kv)
+                       const struct tarn_kv_options *options, struct tarn_kv **ret_kv)
 {
     struct kv_spread *spread = base_alloc(&node->memory, sizeof(*spread));
     int error = 0;
@@ -182,7 +182,7 @@ static int open_spread(struct tarn_node *node, struct tarn_fabric *fabric, const
     spread->fabric = fabric;
     spread->servers = (struct kv_servers){.remotes = spread->remotes, .seeds = spread->seeds};
     for (uint32_t i = 0; i < url->servers && error == 0; i++) {
-        error = kv_remote_make(node, fabric, url, i, timeout_ns, &spread->remotes[i]);
+        error = kv_remote_make(node, fabric, url, i, options, &spread->remotes[i]);
         spread->servers.count += error == 0;
     }
     qsort(spread->remotes, spread->servers.count, sizeof(spread->remotes[0]), by_address);
@@ -199,10 +199,10 @@ static int open_spread(struct tarn_node *node, struct tarn_fabric *fabric, const
 }
 
 static int open_one(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,
-                    uint64_t timeout_ns, struct tarn_kv **ret_kv)
+                    const struct tarn_kv_options *options, struct tarn_kv **ret_kv)
 {
     struct kv_remote *remote;
-    int error = kv_remote_make(node, fabric, url, 0, timeout_ns, &remote);
+    int error = kv_remote_make(node, fabric, url, 0, options, &remote);
     if (error != 0)
         return error;
     error = kv_remote_meet(remote, kv_deadline(remote));
@@ -231,8 +231,8 @@ int kv_servers_open(struct tarn_node *node, const struct kv_url *url, const stru
     if (error != 0)
         return error;
     struct tarn_fabric *fabric = own == NULL ? options->fabric : own;
-    error = url->servers == 1 ? open_one(node, fabric, url, options->timeout_ns, &kv)
-                              : open_spread(node, fabric, url, options->timeout_ns, &kv);
+    error = url->servers == 1 ? open_one(node, fabric, url, options, &kv)
+                              : open_spread(node, fabric, url, options, &kv);
     if (error != 0) {
         if (own != NULL)
             tarn_fabric_close(own);

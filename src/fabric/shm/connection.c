@@ -1,6 +1,7 @@
 /* Connections at work: operations and messages, and their end when one side ends. Connecting is connect.c's. */
 #include "fabric/shm/shm.h"
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -114,6 +115,13 @@ void shm_fail(void *state)
     shm_ring_tell(&connection->out, SHM_FAILED);
     ring_peer(connection);
     fabric_bell_ring(&connection->bell); /* another task may be asleep until a rare message comes */
+}
+
+bool shm_peer_is_there(void *state)
+{
+    const struct shm_connection *connection = state;
+    struct pollfd polled = {.fd = connection->socket.fd, .events = POLLRDHUP};
+    return poll(&polled, 1, 0) == 0;
 }
 
 int shm_fence(void *state, uint64_t deadline_ns)

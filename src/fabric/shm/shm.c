@@ -63,6 +63,7 @@ const struct fabric_provider fabric_provider_shm = {
     .accept = shm_accept,
     .reject = shm_reject,
     .connect = shm_connect,
+    .peer_is_there = shm_peer_is_there,
     .post = shm_post,
     .run = shm_run,
     .prefetch = shm_prefetch,

@@ -420,6 +420,7 @@ bool shm_watch(void *state, struct fabric_watch *watch);
 int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 void shm_fail(void *state);
+bool shm_peer_is_there(void *state);
 int shm_fence(void *state, uint64_t deadline_ns);
 void shm_disconnect(void *state);
 
