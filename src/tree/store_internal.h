@@ -8,6 +8,7 @@
 #include "tree/mega.h"
 #include "tree/record.h"
 #include "tree/store.h"
+#include <errno.h>
 #include <pthread.h>
 
 #define KEY_LOCKS 1024u /* a power of two */
@@ -65,7 +66,7 @@ static inline bool tree_record_has_expired(const struct tree_record *record, uin
 /** Civil time, where it matters to a record. */
 static inline uint64_t tree_record_now(const struct tree_store *store, const struct tree_record *record)
 {
-    return record->expiry_ns == 0 ? 0 : task_wall(store->node);
+    return record->version == 0 || record->expiry_ns == 0 ? 0 : task_wall(store->node);
 }
 
 /** Whether a record is shown. */
@@ -77,14 +78,18 @@ static inline bool tree_record_is_visible(const struct tree_record *record, uint
 /** Take the lock with others that read. */
 static inline void tree_store_lock_shared(struct tree_store *store)
 {
-    const int error = pthread_rwlock_rdlock(&store->lock);
+    int error;
+    while ((error = pthread_rwlock_rdlock(&store->lock)) == EDEADLK)
+        task_yield(); /* under the simulator this thread may have it, for a scheduler that was preempted */
     base_assert(error == 0);
 }
 
 /** Take the lock alone. */
 static inline void tree_store_lock(struct tree_store *store)
 {
-    const int error = pthread_rwlock_wrlock(&store->lock);
+    int error;
+    while ((error = pthread_rwlock_wrlock(&store->lock)) == EDEADLK)
+        task_yield();
     base_assert(error == 0);
 }
 

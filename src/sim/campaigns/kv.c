@@ -1,5 +1,5 @@
 /*
- * Campaign `kv`: servers offer a cache or a depot, clients get, put, delete and scan, while nodes are killed and stopped
+ * Campaign `kv`: servers offer a cache, a depot or a tree, which clients also read by themselves; clients get, put, delete and scan, while nodes are killed and stopped
  * and links are cut. The history of each key must be linearizable.
  */
 #include "kv/kv.h"
@@ -23,6 +23,10 @@ enum {
     URL_BYTES = 48,
     KEY_BYTES = 8,
     DEPOT_BYTES = 8 << 20,
+    TREE_BYTES = 12 << 20,
+    BALLAST = 80, /* keys of a tree that only its server knows … */
+    BALLAST_MIN = 100,
+    BALLAST_MAX = 900, /* … and their bytes: a node has few of them */
     LOOK_NS = 100000,
     VALUE_BYTES = 600, /* of most values: a small partition's log has gone round after a few */
     LONG_BYTES = 8192, /* others are so much shorter than the longest, at most: one request brings 16 KiB */
@@ -56,9 +60,11 @@ struct life {
     struct cache *cache;              /* of a server */
 };
 
+enum kind { CACHE, DEPOT, TREE };
+
 /* What a server offers, in all its lives. */
 struct server {
-    bool is_depot;
+    enum kind kind;
     uint32_t partitions;
     uint64_t partition_bytes;
     uint32_t workers;
@@ -278,6 +284,8 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
                              value == NULL ? 0 : info->value_bytes);
         return 0;
     }
+    if (key_len >= BALLAST_MIN)
+        return 0;
     sim_fail(play->arena.world, "a scan has shown a key that nobody has put");
     return -EUCLEAN;
 }
@@ -288,7 +296,7 @@ static void scan_all(struct user *user)
     struct sim_kv_history *history = &life->play->history;
     const uint32_t servers = life->play->server_count, server = (uint32_t)draw_below(life, servers);
     struct scan scan = {.life = life};
-    if (life->kvs[server] == NULL || !life->play->servers[server].is_depot)
+    if (life->kvs[server] == NULL || life->play->servers[server].kind == CACHE)
         return;
     for (uint32_t i = server; i < history->keys; i += servers)
         scan.numbers[i] = sim_kv_begin(history, &(struct sim_kv_op){.kind = SIM_KV_SCAN, .key = i});
@@ -340,7 +348,10 @@ static void be_user(void *arg)
 static void open_stores(struct life *life)
 {
     struct play *play = life->play;
-    const struct tarn_kv_options options = {.fabric = life->fabric, .timeout_ns = play->timeout_ns};
+    const struct tarn_kv_options options = {.fabric = life->fabric,
+                                            .timeout_ns = play->timeout_ns,
+                                            .way = (enum tarn_kv_way)draw_below(life, 3),
+                                            .selector = {.exploration = 0.2}};
     for (uint32_t i = 0; i < play->server_count; i++) {
         if (life->kvs[i] == NULL)
             (void)!tarn_kv_open(sim_node_tarn(life->node), play->servers[i].url, &options, &life->kvs[i]);
@@ -413,8 +424,10 @@ static struct tarn_kv *open_store(struct life *life)
     const struct tarn_kv_options options = {.depot = &depot};
     struct tarn_kv *kv = NULL;
     int error;
-    if (server->is_depot) {
+    if (server->kind == DEPOT) {
         error = tarn_kv_open(sim_node_tarn(life->node), server->file, &options, &kv);
+    } else if (server->kind == TREE) {
+        error = kv_open_tree(sim_node_tarn(life->node), server->drive, TREE_BYTES, &depot, NULL, &kv);
     } else {
         open_cache(life);
         error = kv_wrap_cache(sim_node_tarn(life->node), life->cache, &kv);
@@ -434,6 +447,20 @@ static void close_cache(struct life *life)
     cache_close(life->cache);
 }
 
+/* Have a tree's nodes be cut and merged between the clients' keys. */
+static void churn(struct life *life, struct tarn_kv *kv)
+{
+    uint8_t key[BALLAST_MAX];
+    const uint64_t number = draw_below(life, BALLAST);
+    memset(key, (int)number, sizeof(key));
+    base_store_le64(key, number * UINT64_C(0xd1b54a32d192ed03));
+    const size_t bytes = BALLAST_MIN + number * 7919 % (BALLAST_MAX - BALLAST_MIN);
+    int error = draw_below(life, 5) < 3 ? tarn_kv_put(kv, key, bytes, key, draw_below(life, 50), NULL, NULL)
+                                        : tarn_kv_delete(kv, key, bytes);
+    if (error != 0 && error != -ENOENT)
+        sim_fail(life->play->arena.world, "a tree could not be changed: %d", error);
+}
+
 static void be_server(void *arg)
 {
     struct life *life = arg;
@@ -450,8 +477,12 @@ static void be_server(void *arg)
         return;
     base_assert(kv_serve(life->fabric, server->address, &served, 1, &options, scheds, server->workers,
                          &service) == 0);
-    while (!play->arena.stop || play->clients > 0)
-        (void)task_sleep(1000000);
+    while (!play->arena.stop || play->clients > 0) {
+        if (server->kind == TREE)
+            churn(life, served.kv);
+        (void)task_sleep(server->kind == TREE ? draw_below(life, UINT64_C(1) << draw_below(life, 20))
+                                              : 1000000);
+    }
     kv_server_close(service);
     base_assert(tarn_kv_close(served.kv) == 0);
     if (life->cache != NULL)
@@ -505,7 +536,9 @@ static void draw_server(struct play *play, uint32_t number)
     struct server *server = &play->servers[number];
     struct sim_drive *drive;
     *server =
-        (struct server){.is_depot = base_random_below(random, 3) == 0,
+        (struct server){.kind = base_random_below(random, 3) > 0   ? CACHE
+                                : base_random_below(random, 2) > 0 ? TREE
+                                                                   : DEPOT,
                         .partitions = 1 + (uint32_t)base_random_below(random, PARTITIONS_MAX),
                         .partition_bytes = play->bytes > 0  ? UINT64_C(4096)
                                            : play->has_long ? UINT64_C(128) << 10
@@ -515,12 +548,12 @@ static void draw_server(struct play *play, uint32_t number)
     (void)snprintf(server->drive, sizeof(server->drive), "drive%" PRIu32, number);
     (void)snprintf(server->file, sizeof(server->file), "file:drive%" PRIu32, number);
     (void)snprintf(server->url, sizeof(server->url), "unix:server %" PRIu32 "/s", number);
-    if (server->is_depot) {
+    if (server->kind != CACHE) {
         const struct sim_drive_options options = {.bytes = DEPOT_BYTES, .write_cache = true};
         base_assert(sim_drive_add(play->arena.world, server->drive, &options, &drive) == 0);
     }
     for (uint32_t i = number; i < play->history.keys; i += play->server_count)
-        play->history.evicts[i] = !server->is_depot;
+        play->history.evicts[i] = server->kind == CACHE;
 }
 
 static void init(struct play *play, struct sim_world *world)
