@@ -18,6 +18,7 @@ enum {
     PARTITIONS_MAX = 3,
     USERS_MAX = 4, /* tasks and threads of a client */
     TOGETHER_MAX = 6,
+    GETS_MAX = 4,    /* one after the other */
     ROUNDS_MAX = 40, /* operations of a user */
     NAME_BYTES = 24,
     URL_BYTES = 48,
@@ -315,7 +316,8 @@ static void act(struct user *user)
 {
     const uint64_t what = draw_below(user->life, 20);
     if (what < 6)
-        get_one(user);
+        for (uint64_t i = draw_below(user->life, GETS_MAX); i < GETS_MAX; i++)
+            get_one(user);
     else if (what < 8)
         get_many(user);
     else if (what < 10)
@@ -536,7 +538,7 @@ static void draw_server(struct play *play, uint32_t number)
     struct server *server = &play->servers[number];
     struct sim_drive *drive;
     *server =
-        (struct server){.kind = base_random_below(random, 3) > 0   ? CACHE
+        (struct server){.kind = base_random_below(random, 2) > 0   ? CACHE
                                 : base_random_below(random, 2) > 0 ? TREE
                                                                    : DEPOT,
                         .partitions = 1 + (uint32_t)base_random_below(random, PARTITIONS_MAX),
