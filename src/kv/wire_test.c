@@ -6,17 +6,19 @@
 
 #define ROOM 400
 
-static const enum kv_method plain[] = {KV_INFO,      KV_GET,  KV_PUT,        KV_DELETE,
-                                       KV_GET_RANGE, KV_SCAN, KV_PUT_REGION, KV_RANGE};
+static const enum kv_method plain[] = {KV_INFO, KV_GET,        KV_PUT,   KV_DELETE, KV_GET_RANGE,
+                                       KV_SCAN, KV_PUT_REGION, KV_RANGE, KV_HANDLES};
 
 static struct kv_request request_of(enum kv_method method)
 {
-    const bool has_key = method != KV_SCAN;
+    const bool has_key = method != KV_SCAN && method != KV_HANDLES;
     const bool has_amount = method != KV_INFO && method != KV_DELETE;
     return (struct kv_request){.store = method == KV_INFO ? KV_STORE_BY_NAME : 0x1234,
                                .key = "a name",
                                .key_len = has_key ? 6 : 0,
-                               .amount = has_amount ? 5 : 0,
+                               .amount = method == KV_HANDLES ? 2
+                                         : has_amount         ? 5
+                                                              : 0,
                                .value = "value",
                                .options = {.condition = TARN_PUT_IF_VERSION,
                                            .if_version = UINT64_C(0x1112131415161718),
@@ -52,6 +54,8 @@ static void expect_same(enum kv_method method, const struct kv_request *a, const
         assert_true(a->options.expiry_ns == b->options.expiry_ns && a->options.note == b->options.note);
         assert_int_equal(a->options.client_flags, b->options.client_flags);
     }
+    if (method == KV_HANDLES)
+        assert_true(a->offset == b->offset);
     if (method == KV_GET_RANGE)
         assert_true(a->if_version == b->if_version && a->offset == b->offset);
     if (method == KV_PUT_REGION) {
@@ -198,6 +202,9 @@ static void what_must_not_be_is_refused(void **state)
         {KV_RANGE, 16, 4},
         {KV_RANGE, 23, 1},
         {KV_RANGE, 7, 1},
+        {KV_HANDLES, 2, 1},
+        {KV_HANDLES, 4, 0},
+        {KV_HANDLES, 4, 3},
         {KV_GET, 2, 0},
         {KV_DELETE, 2, 0},
         {KV_PUT, 2, 0},
@@ -224,6 +231,43 @@ static void what_must_not_be_is_refused(void **state)
         assert_int_equal(kv_request_load(wrong[i].method, bytes, count, &got), -EINVAL);
         if (wrong[i].at == 2 && wrong[i].value == 0) /* with a length that fits */
             assert_int_equal(kv_request_load(wrong[i].method, bytes, count - request.key_len, &got), -EINVAL);
+    }
+}
+
+/* Where a tree may be READ, and what a connection for that begins with. */
+static void handles_come_back(void **state)
+{
+    const struct kv_handles head = {.step_bytes = UINT64_C(4) << 20, .unit_bytes = 1024, .count = 2};
+    const struct tarn_fabric_handle handles[] = {
+        {.domain = 1, .key = 2, .bytes = UINT64_C(4) << 20, .rights = TARN_FABRIC_MAY_READ},
+        {.domain = 1, .key = 3, .bytes = UINT64_C(4) << 20, .rights = TARN_FABRIC_MAY_READ}};
+    /* bytes of steps that are no steps, of no unit, more handles than there are, a handle of too few bytes */
+    static const uint8_t wrong[][2] = {
+        {0, 1}, {2, 0}, {8, 1}, {9, 0}, {12, 1}, {12, 3}, {KV_HANDLES_BYTES + 18, 0}};
+    const size_t bytes_count = KV_HANDLES_BYTES + 2 * TARN_FABRIC_HANDLE_BYTES;
+    struct kv_handles got;
+    struct tarn_fabric_handle got_handles[3];
+    uint8_t bytes[ROOM], hello[KV_READS_BYTES + 1] = {0};
+    uint16_t store;
+    (void)state;
+    kv_handles_save(&head, handles, bytes);
+    for (size_t cut = 0; cut <= bytes_count + 1; cut++)
+        assert_int_equal(kv_handles_load(bytes, cut, &got, got_handles, 3), cut == bytes_count ? 0 : -EPROTO);
+    assert_int_equal(kv_handles_load(bytes, bytes_count, &got, got_handles, 1), -EPROTO);
+    assert_true(got.step_bytes == head.step_bytes && got.unit_bytes == 1024 && got.count == 2);
+    assert_true(got_handles[1].key == 3 && got_handles[1].rights == TARN_FABRIC_MAY_READ);
+    for (unsigned i = 0; i < base_array_count(wrong); i++) {
+        kv_handles_save(&head, handles, bytes);
+        bytes[wrong[i][0]] = wrong[i][1];
+        assert_int_equal(kv_handles_load(bytes, bytes_count, &got, got_handles, 3), -EPROTO);
+    }
+    kv_reads_hello_save(0x1234, hello);
+    assert_true(kv_reads_hello_load(hello, KV_READS_BYTES, &store) && store == 0x1234);
+    assert_false(kv_reads_hello_load(hello, KV_READS_BYTES + 1, &store));
+    for (unsigned i = 0; i < KV_READS_BYTES; i++) {
+        hello[i] ^= 1;
+        assert_true(kv_reads_hello_load(hello, KV_READS_BYTES, &store) == (i == 10 || i == 11));
+        hello[i] ^= 1;
     }
 }
 
@@ -384,7 +428,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_come_back),  cmocka_unit_test(batches_come_back),
         cmocka_unit_test(a_put_has_its_bytes), cmocka_unit_test(what_must_not_be_is_refused),
-        cmocka_unit_test(many_keys_come_back), cmocka_unit_test(records_come_back),
-        cmocka_unit_test(results_come_back),   cmocka_unit_test(stores_come_back)};
+        cmocka_unit_test(handles_come_back),   cmocka_unit_test(many_keys_come_back),
+        cmocka_unit_test(records_come_back),   cmocka_unit_test(results_come_back),
+        cmocka_unit_test(stores_come_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

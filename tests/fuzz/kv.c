@@ -48,6 +48,12 @@ static void load_changes(const uint8_t *data, size_t size)
 
 static void load_results(const uint8_t *data, size_t size)
 {
+    struct tarn_fabric_handle handles[8];
+    struct kv_handles head;
+    uint16_t store;
+    if (kv_handles_load(data, size, &head, handles, 8) == 0)
+        base_assert(head.count <= 8 && head.step_bytes > 0);
+    (void)kv_reads_hello_load(data, size, &store);
     struct kv_store_info info;
     struct kv_page page;
     struct kv_item item;
