@@ -72,6 +72,8 @@ struct tarn_kv_selector {
     double reads_per_search; /**< until searches were seen; 0: 5 */
 };
 
+#define TARN_CACHE_OFF UINT64_MAX /* node_cache_bytes: keep nothing */
+
 struct tarn_kv_options {
     const struct tarn_depot_options
         *depot; /**< for file:; NULL: the defaults of tarn_depot_open(); borrowed until return */
@@ -83,6 +85,9 @@ struct tarn_kv_options {
                                      for each 16 MiB of a value; 0: 10 seconds */
     enum tarn_kv_way way;             /**< of searches of a server's ordered store */
     struct tarn_kv_selector selector; /**< for TARN_KV_WAY_ADAPTIVE */
+    uint64_t
+        node_cache_bytes; /**< the most that a scheduler, or a thread in a call, keeps of such a store's nodes above the leaves;
+                            TARN_CACHE_OFF: nothing; 0: 128 MiB */
 };
 
 /** The abilities of a store, as bits. */
@@ -138,8 +143,9 @@ struct tarn_kv_reads {
     uint64_t explored; /**< of both, those that went the way that seemed slower */
     uint64_t
         fallbacks; /**< searches that began with reading, and then asked: a record that expires, or too many changes */
-    uint64_t reads; /**< READs of nodes */
-    uint64_t torn;  /**< of these, those that met a change */
+    uint64_t reads;  /**< READs of nodes */
+    uint64_t torn;   /**< of these, those that met a change */
+    uint64_t cached; /**< nodes that were in the cache */
 };
 
 /** How searches went. @return 0; -EOPNOTSUPP: it is no store of one server. Any thread. */

@@ -33,9 +33,10 @@ struct kv_reads {
     struct tarn_fabric_connection *connection;
     uint64_t step_bytes;
     uint32_t unit_bytes;
-    uint32_t users;    /* searches, and the lane while it has this */
-    bool must_refresh; /* there may be more handles */
-    uint32_t searches; /* that were made */
+    struct tree_cache *cache; /* of nodes */
+    uint32_t users;           /* searches, and the lane while it has this */
+    bool must_refresh;        /* there may be more handles */
+    uint32_t searches;        /* that were made */
     struct base_list idle;
     struct steps regions[TREE_REGIONS]; /* by number, from 1 on */
 };
@@ -59,6 +60,7 @@ static void free_reads(struct kv_lane *lane, struct kv_reads *reads)
         tree_reader_close(search->reader);
         base_free(account_of(lane), search, sizeof(*search));
     }
+    tree_cache_close(reads->cache);
     if (reads->connection != NULL)
         tarn_fabric_disconnect(reads->connection);
     if (reads->domain != NULL)
@@ -138,6 +140,8 @@ static int connect_reads(struct kv_lane *lane, struct kv_reads *reads, uint64_t 
     const struct tarn_fabric_connect_options options = {
         .data = hello, .data_bytes = sizeof(hello), .receive_count = 1, .receive_bytes = 8};
     int error = ask_all_handles(lane, reads, deadline_ns, &store);
+    if (error == 0 && lane->remote->cache_bytes > 0)
+        error = tree_cache_open(account_of(lane), lane->remote->cache_bytes, &reads->cache);
     if (error == 0)
         error = tarn_fabric_domain_open(lane->remote->fabric, NULL, &reads->domain);
     if (error == 0) {
@@ -293,7 +297,8 @@ static struct search *make_search(struct kv_lane *lane, struct kv_reads *reads)
                                                 .read = read_node,
                                                 .arg = search,
                                                 .region = TREE_NODE_REGION,
-                                                .unit_bytes = reads->unit_bytes};
+                                                .unit_bytes = reads->unit_bytes,
+                                                .cache = reads->cache};
     search->lane = lane;
     search->reads = reads;
     if (tree_reader_open(&options, &search->reader) != 0) {
@@ -363,6 +368,7 @@ int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t 
         tree_reader_stats(search->reader, &after);
         count(&counters->reads, after.reads - before.reads);
         count(&counters->torn, after.torn - before.torn);
+        count(&counters->cached, after.cached - before.cached);
         tree_selector_searched(&lane->selector, (uint32_t)(after.reads - before.reads + 1));
         error = end_search(search, error);
     }

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define SMALL_BYTES 2048 /* bytes of request and result that fit on the stack */
+#define NODE_CACHE_BYTES (UINT64_C(128) << 20) /* Cell §4 */
+#define SMALL_BYTES      2048                  /* bytes of request and result that fit on the stack */
 
 static const struct kv_operations operations;
 
@@ -207,7 +208,8 @@ int tarn_kv_reads(const struct tarn_kv *kv, struct tarn_kv_reads *ret_reads)
                                         .explored = atomic_load(&counters->explored),
                                         .fallbacks = atomic_load(&counters->fallbacks),
                                         .reads = atomic_load(&counters->reads),
-                                        .torn = atomic_load(&counters->torn)};
+                                        .torn = atomic_load(&counters->torn),
+                                        .cached = atomic_load(&counters->cached)};
     return 0;
 }
 
@@ -573,6 +575,9 @@ int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const str
     remote->fabric = fabric;
     remote->timeout_ns = options->timeout_ns == 0 ? KV_TIMEOUT_NS : options->timeout_ns;
     remote->way = options->way;
+    remote->cache_bytes = options->node_cache_bytes == 0                ? NODE_CACHE_BYTES
+                          : options->node_cache_bytes == TARN_CACHE_OFF ? 0
+                                                                        : options->node_cache_bytes;
     remote->selector = selector_settings(&options->selector);
     kv_url_server(url, place, remote->address);
     memcpy(remote->name, url->name, sizeof(remote->name));

@@ -26,7 +26,7 @@
 
 /* What all lanes have done: tarn_kv_reads_stats(). */
 struct kv_reads_counters {
-    _Atomic uint64_t asked, searched, explored, fallbacks, reads, torn;
+    _Atomic uint64_t asked, searched, explored, fallbacks, reads, torn, cached;
 };
 
 /* A connection with a worker, and the server's answer to INFO. */
@@ -65,6 +65,7 @@ struct kv_remote {
     bool is_shared;     /* the server lets clients read the store by themselves */
     enum tarn_kv_way way;
     struct tree_selector_settings selector;
+    uint64_t cache_bytes; /* of each lane, for nodes */
     struct kv_reads_counters counters;
     uint64_t timeout_ns;
     char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1];

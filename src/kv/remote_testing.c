@@ -197,7 +197,9 @@ static void open_reads(struct testing_fabric *testing, struct testing_reads *rea
         const struct tarn_kv_options client = {.fabric = testing_clients(testing),
                                                .timeout_ns = 60 * BASE_NS_PER_SECOND,
                                                .way = (enum tarn_kv_way)i,
-                                               .selector = {.exploration = 0.3}};
+                                               .selector = {.exploration = 0.3},
+                                               .node_cache_bytes =
+                                                   i == TARN_KV_WAY_READ ? TARN_CACHE_OFF : 0};
         (void)snprintf(url, sizeof(url), "%s%s/tree", testing_scheme, testing->address);
         assert_int_equal(tarn_kv_open(testing->node, url, &client, &reads->kvs[i]), 0);
     }
@@ -269,12 +271,13 @@ static void trees_are_read_by_clients(struct testing_fabric *testing)
         }
     }
     assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_READ], &told), 0);
-    assert_true(told.is_shared && told.searched > 500 && told.asked == 0 && told.reads > told.searched);
+    assert_true(told.is_shared && told.searched > 500 && told.asked == 0 && told.reads > told.searched &&
+                told.cached == 0);
     assert_true(told.fallbacks < told.searched / 4);
     assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_ASK], &told), 0);
     assert_int_equal(told.searched, 0);
     assert_int_equal(tarn_kv_reads(reads.kvs[TARN_KV_WAY_ADAPTIVE], &told), 0);
-    assert_true(told.searched > 0 && told.asked > 0 && told.explored > 0);
+    assert_true(told.searched > 0 && told.asked > 0 && told.explored > 0 && told.cached > 0);
     assert_int_equal(tarn_kv_reads(reads.tree, &told), -EOPNOTSUPP);
 
     kv_server_close(reads.server.server); /* the same store is served again: it is found again */

@@ -112,8 +112,25 @@ void tree_mega_close(struct tree_mega *mega)
     base_free(mega->account, mega, sizeof(*mega));
 }
 
+/* Have readers that come to a leaf by what they remember begin again. */
+static void stamp_leaves(struct tree_mega *mega)
+{
+    tree_pointer pointer = tree_pointer_to(mega->region, ROOT, 0);
+    while (mega_node(mega, tree_pointer_unit(pointer))->level > 0)
+        pointer = tree_node_child(mega_node(mega, tree_pointer_unit(pointer)), 0);
+    while (pointer != 0) {
+        const uint32_t unit = tree_pointer_unit(pointer);
+        struct tree_node *image = copy_node(mega, unit, mega->scratch);
+        pointer = image->right;
+        image->flags |= TREE_NODE_DEAD;
+        store_node(mega, image, unit);
+    }
+}
+
 void tree_mega_clear(struct tree_mega *mega)
 {
+    if (mega->nodes > 0 && mega->memory->regions != NULL)
+        stamp_leaves(mega);
     const bool fits = tree_node_init(mega->scratch, mega->unit_bytes, 0, 0,
                                      (struct tree_key){.bytes = (const uint8_t *)"", .count = 0}, NULL);
     base_assert(fits);

@@ -70,31 +70,60 @@ static int read_node(struct tree_reader *reader, tree_pointer pointer)
     return -EAGAIN;
 }
 
-/* Go down to the leaf of a key once. @return 0; -EAGAIN: the tree has changed on the way; what `read` returned */
-static int go_down(struct tree_reader *reader, struct tree_key key)
+/* Have a node, from the cache if it may be old. @return NULL, *ret_error: -EAGAIN: there is none; what `read` returned */
+static const struct tree_node *have_node(struct tree_reader *reader, tree_pointer pointer, bool may_be_old,
+                                         int *ret_error)
 {
-    const struct tree_node *node = reader->node;
-    tree_pointer pointer = tree_pointer_to(reader->options.region, 0, 0);
+    struct tree_cache *cache = reader->options.cache;
+    const struct tree_node *node = cache == NULL || !may_be_old ? NULL : tree_cache_find(cache, pointer);
+    if (node != NULL) {
+        reader->stats.cached++;
+        return node;
+    }
+    *ret_error = read_node(reader, pointer);
+    if (*ret_error != 0)
+        return NULL;
+    if (cache != NULL && reader->node->level > 0)
+        tree_cache_put(cache, pointer, reader->node);
+    return reader->node;
+}
+
+/* A right link led from one node to the next: what is kept of that one's parent is old. */
+static void follow_right(struct tree_reader *reader, tree_pointer parent)
+{
+    reader->stats.rights++;
+    if (reader->options.cache != NULL && parent != 0)
+        tree_cache_drop(reader->options.cache, parent);
+}
+
+/* Go down to the leaf of a key once. @return 0; -EAGAIN: the tree has changed on the way; what `read` returned */
+static int go_down(struct tree_reader *reader, struct tree_key key, bool may_be_old)
+{
+    tree_pointer pointer = tree_pointer_to(reader->options.region, 0, 0), parent = 0;
+    int error = 0;
     for (uint32_t i = 0; i < STEPS_MAX; i++) {
-        int error = read_node(reader, pointer);
-        if (error != 0)
+        const struct tree_node *node = have_node(reader, pointer, may_be_old, &error);
+        if (node == NULL)
             return error;
         const int order = tree_node_compare(node, key);
         if ((node->flags & TREE_NODE_DEAD) != 0 || order < 0)
             return -EAGAIN;
         if (order == 0 && node->level == 0)
             return 0;
+        if (order > 0)
+            follow_right(reader, parent);
+        else
+            parent = pointer;
         pointer = order > 0 ? node->right : tree_node_child(node, tree_node_child_of(node, key));
-        reader->stats.rights += order > 0;
     }
     return -EAGAIN;
 }
 
-/* Have the leaf of a key as the image. @return 0; -EBUSY; what `read` returned */
+/* Have the leaf of a key as the image; what the cache has is trusted once. @return 0; -EBUSY; what `read` returned */
 static int find_leaf(struct tree_reader *reader, struct tree_key key)
 {
     for (uint32_t i = 0; i < RESTARTS_MAX; i++) {
-        int error = go_down(reader, key);
+        int error = go_down(reader, key, i == 0);
         if (error != -EAGAIN)
             return error;
         reader->stats.restarts++;

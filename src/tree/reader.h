@@ -8,6 +8,7 @@
 #define TREE_READER_H
 
 #include "base/base.h"
+#include "tree/cache.h"
 #include "tree/node.h"
 
 /**
@@ -24,12 +25,15 @@ struct tree_reader_options {
     void *arg;           /* for `read` */
     uint32_t region;     /* that has the root */
     uint32_t unit_bytes; /* 0: TREE_NODE_BYTES */
+    struct tree_cache
+        *cache; /* which several readers of one thread or scheduler may have. NULL: there is none */
 };
 
 struct tree_reader_stats {
     uint64_t reads;    /* calls of `read` */
     uint64_t torn;     /* of these, those that brought no whole node */
     uint64_t rights;   /* right links that were followed while a key was looked for */
+    uint64_t cached;   /* nodes that were taken from the cache */
     uint64_t restarts; /* at the root, because a node was another one by then */
 };
 

@@ -353,7 +353,10 @@ static void open_stores(struct life *life)
     const struct tarn_kv_options options = {.fabric = life->fabric,
                                             .timeout_ns = play->timeout_ns,
                                             .way = (enum tarn_kv_way)draw_below(life, 3),
-                                            .selector = {.exploration = 0.2}};
+                                            .selector = {.exploration = 0.2},
+                                            .node_cache_bytes = draw_below(life, 2) == 0   ? TARN_CACHE_OFF
+                                                                : draw_below(life, 2) == 0 ? 8192
+                                                                                           : 0};
     for (uint32_t i = 0; i < play->server_count; i++) {
         if (life->kvs[i] == NULL)
             (void)!tarn_kv_open(sim_node_tarn(life->node), play->servers[i].url, &options, &life->kvs[i]);
