@@ -17,6 +17,7 @@ struct fixture {
     _Atomic uint64_t begun[KEYS]; /* the state of the change that was begun last */
     _Atomic uint64_t ended[KEYS]; /* … and ended */
     _Atomic bool stop;
+    _Atomic uint32_t readers; /* that were begun; the first one keeps nodes */
     _Atomic uint64_t found, missed;
 };
 
@@ -61,17 +62,32 @@ static void close_fixture(struct fixture *fixture)
     free(fixture);
 }
 
-static struct tree_reader *open_reader(struct fixture *fixture, tree_read_function *read, void *arg)
+/* @param cache  NULL: it has none */
+static struct tree_reader *open_caching_reader(struct fixture *fixture, tree_read_function *read, void *arg,
+                                               struct tree_cache *cache)
 {
     struct tree_reader *reader;
     assert_int_equal(tree_reader_open(&(struct tree_reader_options){.account = &fixture->tree.account,
                                                                     .read = read,
                                                                     .arg = arg,
                                                                     .region = TREE_TESTING_REGION,
-                                                                    .unit_bytes = UNIT},
+                                                                    .unit_bytes = UNIT,
+                                                                    .cache = cache},
                                       &reader),
                      0);
     return reader;
+}
+
+static struct tree_reader *open_reader(struct fixture *fixture, tree_read_function *read, void *arg)
+{
+    return open_caching_reader(fixture, read, arg, NULL);
+}
+
+static struct tree_cache *open_cache(struct fixture *fixture)
+{
+    struct tree_cache *cache;
+    assert_int_equal(tree_cache_open(&fixture->tree.account, UINT64_C(20) << 10, &cache), 0);
+    return cache;
 }
 
 static void put(struct fixture *fixture, uint64_t number)
@@ -153,7 +169,10 @@ static void range_all(struct tree_reader *reader)
 static void *be_reader(void *arg)
 {
     struct fixture *fixture = arg;
-    struct tree_reader *reader = open_reader(fixture, read_region, fixture);
+    const bool is_first = atomic_fetch_add(&fixture->readers, 1) == 0;
+    struct tree_cache *cache = is_first ? open_cache(fixture) : NULL;
+    struct tree_reader *reader = open_caching_reader(fixture, read_region, fixture, cache);
+    struct tree_reader_stats stats;
     struct base_random random;
     base_random_init(&random, (uint64_t)(uintptr_t)reader);
     for (uint64_t i = 0; !atomic_load(&fixture->stop); i++) {
@@ -161,7 +180,10 @@ static void *be_reader(void *arg)
         if (i % 200 == 0)
             range_all(reader);
     }
+    tree_reader_stats(reader, &stats);
+    base_assert((stats.cached > 0) == is_first);
     tree_reader_close(reader);
+    tree_cache_close(cache);
     return NULL;
 }
 
@@ -273,7 +295,9 @@ static void every_moment_has_all_keys(void **state)
     memcpy(moment->now, fixture->tree.region.memory, BYTES);
     recording = moment;
     fixture->tree.region.mem = &operations;
-    struct tree_reader *reader = open_reader(fixture, read_moment, moment);
+    struct tree_cache *cache = open_cache(fixture); /* of the readers one keeps nodes */
+    struct tree_reader *readers[] = {open_reader(fixture, read_moment, moment),
+                                     open_caching_reader(fixture, read_moment, moment, cache)};
     base_random_init(&random, 11);
     for (uint32_t round = 0; round < 8000; round++) {
         const uint64_t number = base_random_below(&random, KEYS), before = fixture->states[number];
@@ -284,6 +308,7 @@ static void every_moment_has_all_keys(void **state)
             delete (fixture, number);
         for (uint32_t i = 0; i < moment->word_count; i += 2) {
             const bool is_first = moment->words[i] % 2 == 1;
+            struct tree_reader *reader = readers[moments % 2];
             if (is_first)
                 look_at_moment(moment, reader, number, before, true, &random);
             memcpy(moment->now + moment->words[i] / 8 * 8, &moment->words[i + 1], 8);
@@ -294,7 +319,9 @@ static void every_moment_has_all_keys(void **state)
     }
     tree_mega_stats(fixture->tree.mega, &stats);
     assert_true(stats.splits > 100 && stats.merges > 10 && stats.moves > 0 && moments > 5000);
-    tree_reader_close(reader);
+    tree_reader_close(readers[0]);
+    tree_reader_close(readers[1]);
+    tree_cache_close(cache);
     free(moment->now);
     free(moment);
     close_fixture(fixture);
@@ -390,12 +417,36 @@ static void rubbish_ends_a_call(void **state)
     close_fixture(fixture);
 }
 
+/* Nodes that are kept lead to leaves of what was there before it was emptied; no key of these is found. */
+static void what_was_emptied_is_not_found(void **state)
+{
+    struct fixture *fixture = open_fixture(BYTES);
+    struct tree_cache *cache = open_cache(fixture);
+    struct tree_reader *reader = open_caching_reader(fixture, read_region, fixture, cache);
+    struct tree_reader_stats stats;
+    struct tree_value value;
+    char buffer[TREE_KEY_MAX];
+    (void)state;
+    for (uint64_t number = 0; number < KEYS; number++)
+        put(fixture, number);
+    for (uint64_t number = 0; number < KEYS; number += 10)
+        assert_int_equal(tree_reader_get(reader, key_of(number, buffer), &value), 0);
+    tree_mega_clear(fixture->tree.mega);
+    for (uint64_t number = 0; number < KEYS; number += 10)
+        assert_int_equal(tree_reader_get(reader, key_of(number, buffer), &value), -ENOENT);
+    tree_reader_stats(reader, &stats);
+    assert_true(stats.cached > 0 && stats.restarts > 0);
+    tree_reader_close(reader);
+    tree_cache_close(cache);
+    close_fixture(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_find_what_is_there), cmocka_unit_test(every_moment_has_all_keys),
         cmocka_unit_test(places_are_used_again),      cmocka_unit_test(ranges_end_as_they_are_told),
-        cmocka_unit_test(rubbish_ends_a_call),
+        cmocka_unit_test(rubbish_ends_a_call),        cmocka_unit_test(what_was_emptied_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
