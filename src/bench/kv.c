@@ -18,9 +18,13 @@ struct options {
     struct base_setting_list patterns;
     struct base_setting_list read_shares;
     struct base_setting_list sizes;
+    unsigned way, beside_way;
     const char *zipf_exponent;
     uint64_t keys;
 };
+
+/* in the order of enum tarn_kv_way */
+static const char *const ways[] = {"adaptive", "ask", "read", NULL};
 
 static const struct base_setting table[] = {
     BENCH_OPTION(STRING, "store", store,
@@ -29,6 +33,12 @@ static const struct base_setting table[] = {
                  "tarn://HOST:PORT/STORE. Keys that begin with bench- are put there, and deleted in the end.",
                  .metavar = "URL", .default_text = "cache:memory=256M"),
     BENCH_OPTION(STRING, "beside", beside, "Another one to compare it with, in turn.", .metavar = "URL"),
+    BENCH_OPTION(
+        ENUM, "way", way,
+        "How an ordered store of a server is searched: its memory is read, or the server is asked, whichever "
+        "seems to be done first; or always one of both.",
+        .choices = ways),
+    BENCH_OPTION(ENUM, "beside-way", beside_way, "The same of the other one.", .choices = ways),
     BENCH_OPTION(LIST, "pipeline", patterns,
                  "Tasks that ask at once, 1 to 1024; with xM each get asks for M keys, 1 to 64.",
                  .metavar = "N[xM][,...]", .min = 1, .default_text = "1,16,1x64"),
@@ -316,7 +326,9 @@ static int open_stores(struct job *job, struct tarn_node *node)
 {
     int error = 0;
     for (uint32_t i = 0; i < job->count && error == 0; i++) {
-        error = tarn_kv_open(node, job->stores[i].url, NULL, &job->stores[i].kv);
+        const struct tarn_kv_options options = {
+            .way = (enum tarn_kv_way)(i == 0 ? job->options->way : job->options->beside_way)};
+        error = tarn_kv_open(node, job->stores[i].url, &options, &job->stores[i].kv);
         if (error != 0)
             (void)bench_fail(job->bench, error, "%s", job->stores[i].url);
     }

@@ -357,6 +357,7 @@ int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t 
     struct search *search = begin_search(lane, deadline_ns);
     struct tree_reader_stats before, after;
     struct tree_value found;
+    const uint64_t begin_ns = task_now();
     int error = -EBADMSG;
     if (search != NULL) {
         tree_reader_stats(search->reader, &before);
@@ -369,8 +370,9 @@ int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t 
         count(&counters->reads, after.reads - before.reads);
         count(&counters->torn, after.torn - before.torn);
         count(&counters->cached, after.cached - before.cached);
-        tree_selector_searched(&lane->selector, (uint32_t)(after.reads - before.reads + 1));
         error = end_search(search, error);
+        tree_selector_searched(&lane->selector, (uint32_t)(after.reads - before.reads + 1),
+                               task_now() - begin_ns);
     }
     if (search == NULL || error == KV_ASK) {
         count(&counters->fallbacks, 1);

@@ -64,14 +64,19 @@ void tree_selector_called(struct tree_selector *selector, uint64_t ns)
 
 void tree_selector_read(struct tree_selector *selector, uint64_t ns)
 {
+    if (selector->settings.reads_are_work)
+        return;
     if (selector->round_trip_ns == 0 || (double)ns < selector->round_trip_ns)
         selector->round_trip_ns = (double)ns;
     take_sample(selector, &selector->read, (double)ns);
 }
 
-void tree_selector_searched(struct tree_selector *selector, uint32_t reads)
+void tree_selector_searched(struct tree_selector *selector, uint32_t reads, uint64_t ns)
 {
-    selector->reads_per_search += (reads - selector->reads_per_search) / selector->settings.samples;
+    if (selector->settings.reads_are_work)
+        take_sample(selector, &selector->read, (double)ns);
+    else
+        selector->reads_per_search += (reads - selector->reads_per_search) / selector->settings.samples;
 }
 
 /* ---- the choice ----------------------------------------------------------------------------------- */
@@ -82,6 +87,8 @@ static bool reading_seems_better(const struct tree_selector *selector)
         return false; /* so that both are known soon */
     if (selector->read.count == 0)
         return true;
+    if (selector->settings.reads_are_work)
+        return mean(&selector->call) >= mean(&selector->read);
     const double queue_of_server = mean(&selector->call) - selector->round_trip_ns;
     const double queue_of_card = mean(&selector->read) - selector->round_trip_ns;
     return queue_of_server >= selector->reads_per_search * queue_of_card;

@@ -5,6 +5,11 @@
  *
  *     ask, if   call - round trip  <  READs of a search x (READ - round trip)
  *
+ * Where the client's own processor carries out READs (shm), none of their time is a way on which it could do something else, and
+ * the rest of a search counts as well:
+ *
+ *     ask, if   call  <  search
+ *
  * Threading: one call at a time for each selector. Nothing yields.
  */
 #ifndef TREE_SELECTOR_H
@@ -21,6 +26,7 @@ struct tree_selector_settings {
     double exploration;      /* the part of searches that go the way that seems worse */
     uint64_t stale_ns;       /* after so long a pause nothing is known any more */
     double reads_per_search; /* before any search was seen */
+    bool reads_are_work;     /* of the client's processor */
 };
 
 /* 100 samples, 3 deviations, 1 %, 3 s, 5 READs */
@@ -37,7 +43,7 @@ struct tree_average {
 
 struct tree_selector {
     struct tree_selector_settings settings;
-    struct tree_average call, read;
+    struct tree_average call, read;                      /* `read`: of searches, where reads_are_work */
     double round_trip_ns;                                /* the least time of a READ; 0: none was seen */
     double reads_per_search;                             /* averaged */
     uint64_t last_ns;                                    /* when a search was chosen last */
@@ -56,7 +62,7 @@ void tree_selector_called(struct tree_selector *selector, uint64_t ns);
 /** A READ of a search has taken so long. */
 void tree_selector_read(struct tree_selector *selector, uint64_t ns);
 
-/** A search by READs took so many of them. */
-void tree_selector_searched(struct tree_selector *selector, uint32_t reads);
+/** A search by READs took so many of them, and so long. */
+void tree_selector_searched(struct tree_selector *selector, uint32_t reads, uint64_t ns);
 
 #endif

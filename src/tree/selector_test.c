@@ -35,7 +35,7 @@ static void the_shorter_queue_is_joined(void **state)
     teach(&selector, 400, 12000, 8000); /* 5 x 6 us here */
     assert_false(tree_selector_reads(&selector, 2, NEVER));
     for (unsigned i = 0; i < 1000; i++)
-        tree_selector_searched(&selector, 1); /* nearly all nodes were cached: 6 us */
+        tree_selector_searched(&selector, 1, 0); /* nearly all nodes were cached: 6 us */
     assert_true(tree_selector_reads(&selector, 3, NEVER));
 }
 
@@ -68,11 +68,30 @@ static void a_pause_is_forgotten_and_the_other_way_is_explored(void **state)
     assert_int_equal(selector.forgotten, 1);
 }
 
+static void work_is_compared_with_waiting(void **state)
+{
+    struct tree_selector selector;
+    struct tree_selector_settings settings = tree_selector_usual;
+    (void)state;
+    settings.reads_are_work = true;
+    tree_selector_init(&selector, &settings);
+    for (unsigned i = 0; i < 100; i++) {
+        tree_selector_called(&selector, 2000);
+        tree_selector_read(&selector, 100);
+        tree_selector_searched(&selector, 5, 3000);
+    }
+    assert_false(tree_selector_reads(&selector, 1, NEVER));
+    for (unsigned i = 0; i < 200; i++)
+        tree_selector_called(&selector, 50000); /* others ask, too */
+    assert_true(tree_selector_reads(&selector, 2, NEVER));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(both_ways_are_tried_first),
                                        cmocka_unit_test(the_shorter_queue_is_joined),
                                        cmocka_unit_test(outliers_do_not_count_until_they_are_many),
+                                       cmocka_unit_test(work_is_compared_with_waiting),
                                        cmocka_unit_test(a_pause_is_forgotten_and_the_other_way_is_explored)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
