@@ -66,7 +66,7 @@ enum tarn_kv_way {
 /** The constants of TARN_KV_WAY_ADAPTIVE; 0 everywhere: Cell's. */
 struct tarn_kv_selector {
     uint32_t samples;        /**< over which times are averaged, at most 256; 0: 100 */
-    double outliers;         /**< a sample that is so many standard deviations away does not count; 0: 3 */
+    double outliers;         /**< standard deviations from which on a sample does not count; 0: 3 */
     double exploration;      /**< the part of searches that go the way that seems slower; 0: 0.01 */
     uint64_t stale_ns;       /**< after a pause of this length nothing is known any more; 0: 3 s */
     double reads_per_search; /**< until searches were seen; 0: 5 */

@@ -46,7 +46,7 @@ static struct base_account *account_of(const struct kv_lane *lane)
     return &lane->remote->kv.node->memory;
 }
 
-static void count(_Atomic uint64_t *counter, uint64_t more)
+static void add_count(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
 }
@@ -345,8 +345,8 @@ bool kv_reads_chosen(struct kv_lane *lane)
         return false;
     if (remote->way == TARN_KV_WAY_ADAPTIVE)
         reads = tree_selector_reads(&lane->selector, task_now(), task_rng(remote->kv.node));
-    count(reads ? &remote->counters.searched : &remote->counters.asked, 1);
-    count(&remote->counters.explored, lane->selector.explored - explored);
+    add_count(reads ? &remote->counters.searched : &remote->counters.asked, 1);
+    add_count(&remote->counters.explored, lane->selector.explored - explored);
     return reads;
 }
 
@@ -367,15 +367,15 @@ int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t 
                 error = read_record(search, found, value, value_room, ret_info);
         }
         tree_reader_stats(search->reader, &after);
-        count(&counters->reads, after.reads - before.reads);
-        count(&counters->torn, after.torn - before.torn);
-        count(&counters->cached, after.cached - before.cached);
+        add_count(&counters->reads, after.reads - before.reads);
+        add_count(&counters->torn, after.torn - before.torn);
+        add_count(&counters->cached, after.cached - before.cached);
         error = end_search(search, error);
         tree_selector_searched(&lane->selector, (uint32_t)(after.reads - before.reads + 1),
                                task_now() - begin_ns);
     }
     if (search == NULL || error == KV_ASK) {
-        count(&counters->fallbacks, 1);
+        add_count(&counters->fallbacks, 1);
         return KV_ASK;
     }
     return error;

@@ -1,5 +1,5 @@
 /*
- * Records as they lie in extents, for the store that writes them and for whoever READs them (README, "Extents", has the
+ * Records as they lie in extents, for the store that writes them and for clients that READ them (README, "Extents", has the
  * table); and the numbers of the regions that a store has.
  */
 #ifndef TREE_RECORD_H

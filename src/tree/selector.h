@@ -22,7 +22,7 @@
 /* The constants of §2.5. */
 struct tree_selector_settings {
     uint32_t samples;        /* over which times are averaged, 1 to TREE_SAMPLES_MAX */
-    double outliers;         /* samples that are further away than so many standard deviations do not count */
+    double outliers;         /* standard deviations from which on a sample does not count */
     double exploration;      /* the part of searches that go the way that seems worse */
     uint64_t stale_ns;       /* after so long a pause nothing is known any more */
     double reads_per_search; /* before any search was seen */
@@ -56,13 +56,13 @@ void tree_selector_init(struct tree_selector *selector, const struct tree_select
 /** Choose the way of a search. @param random  a random number @return whether the client reads by itself */
 bool tree_selector_reads(struct tree_selector *selector, uint64_t now_ns, uint64_t random);
 
-/** A call has taken so long. */
+/** A call has taken its time. */
 void tree_selector_called(struct tree_selector *selector, uint64_t ns);
 
-/** A READ of a search has taken so long. */
+/** A READ of a search has taken its time. */
 void tree_selector_read(struct tree_selector *selector, uint64_t ns);
 
-/** A search by READs took so many of them, and so long. */
+/** A search by READs is over. @param reads  of it @param ns  its time */
 void tree_selector_searched(struct tree_selector *selector, uint32_t reads, uint64_t ns);
 
 #endif

@@ -255,7 +255,7 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
     if (error == 0) {
         own->file = (struct shm_file){.fd = fd, .bytes = own->bytes};
         own->is_adopted = origin->is_adopted;
-        if (own->is_adopted) { /* whoever adopts it when the first has freed it finds this one */
+        if (own->is_adopted) { /* a domain that adopts it when the first has freed it finds this one */
             own->file.memory = region->memory;
             base_list_push_back(&domain->shm->regions, &own->link);
         }
@@ -267,8 +267,8 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
     return error;
 }
 
-/* Have the caller's pages be those of a file, with what they hold. The mapping is moved in one step, so that who reads there
- * meanwhile finds the same. */
+/* Have the caller's pages be those of a file, with what they hold. The mapping is moved in one step, so that a thread that reads
+ * there meanwhile finds the same. */
 static int adopt_file(struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
 {
     struct shm_file file;
