@@ -380,3 +380,90 @@ int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t 
     }
     return error;
 }
+
+/* ---- ranges ---------------------------------------------------------------------------------------- */
+
+/* Take a record of a leaf. */
+static int take_row(void *arg, struct tree_key key, struct tree_value found)
+{
+    struct kv_rows *rows = arg;
+    if (rows->after && tree_key_compare(key, *rows->from) == 0)
+        return 0;
+    const bool is_long = found.bytes > KV_SCAN_VALUE_MAX;
+    if (rows->count == rows->wanted || (!is_long && found.bytes > sizeof(rows->values) - rows->bytes)) {
+        rows->is_end = false;
+        return 1;
+    }
+    struct kv_row *row = &rows->rows[rows->count++];
+    row->must_ask = is_long || found.sum == 0 || found.place >> 32 != TREE_RECORD_REGION;
+    row->key_len = key.count;
+    memcpy(row->key, key.bytes, key.count);
+    row->found = found;
+    row->value_at = rows->bytes;
+    rows->bytes += row->must_ask ? 0 : found.bytes;
+    return 0;
+}
+
+/* READ the records of rows, all at once. @return 0; the error that ended the connection */
+static int read_rows(const struct search *search, struct kv_rows *rows)
+{
+    const struct kv_reads *reads = search->reads;
+    struct tarn_fabric_op ops[KV_ROWS_MAX] = {{.kind = TARN_FABRIC_READ}};
+    struct iovec iov[KV_ROWS_MAX][2];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rows->count; i++) {
+        struct kv_row *row = &rows->rows[i];
+        const uint64_t offset = tree_place_offset(row->found.place), at = offset % reads->step_bytes;
+        const struct tarn_fabric_handle *handle;
+        if (row->must_ask || at + sizeof(row->header) + row->found.bytes > reads->step_bytes ||
+            find_step(reads, TREE_RECORD_REGION, offset, &handle) != 0) {
+            row->must_ask = true;
+            continue;
+        }
+        iov[count][0] = (struct iovec){.iov_base = &row->header, .iov_len = sizeof(row->header)};
+        iov[count][1] = (struct iovec){.iov_base = rows->values + row->value_at, .iov_len = row->found.bytes};
+        ops[count] = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
+                                             .tag = READS_TAG,
+                                             .handle = handle,
+                                             .offset = at,
+                                             .iov = iov[count],
+                                             .iov_count = 2};
+        count++;
+    }
+    tarn_fabric_post(reads->connection, ops, count);
+    return tarn_fabric_wait(ops, count, search->deadline_ns);
+}
+
+/* See which records are what their leaf says. */
+static void prove_rows(struct kv_rows *rows)
+{
+    for (uint32_t i = 0; i < rows->count; i++) {
+        struct kv_row *row = &rows->rows[i];
+        const struct tree_value *found = &row->found;
+        if (row->must_ask)
+            continue;
+        row->must_ask = tree_record_sum(found->place, &row->header, rows->values + row->value_at,
+                                        found->bytes) != found->sum ||
+                        row->header.version == 0 || row->header.expiry_ns != 0;
+        row->info = tree_record_info(&row->header, found->bytes);
+    }
+}
+
+int kv_reads_rows(struct kv_lane *lane, struct kv_rows *rows, uint64_t deadline_ns)
+{
+    struct search *search = begin_search(lane, deadline_ns);
+    rows->count = rows->bytes = 0;
+    rows->is_end = true;
+    int error = -EBADMSG;
+    if (search != NULL) {
+        error = tree_reader_range(search->reader, rows->from, rows->below, take_row, rows);
+        if (error >= 0)
+            error = read_rows(search, rows);
+        if (error == 0)
+            prove_rows(rows);
+        error = end_search(search, error);
+    }
+    if (error != 0)
+        add_count(&lane->remote->counters.fallbacks, 1);
+    return error == 0 ? 0 : KV_ASK;
+}

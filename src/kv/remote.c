@@ -489,11 +489,83 @@ static int range_page(struct ranging *ranging, bool *ret_more)
     return 0;
 }
 
+/* Show a record that was read, or is to be asked for. */
+static int show_row(struct ranging *ranging, const struct kv_rows *rows, const struct kv_row *row)
+{
+    const struct scanning *scanning = &ranging->scanning;
+    struct kv_remote *remote = scanning->remote;
+    struct tarn_record_info info;
+    if (!row->must_ask)
+        return show_in_order(ranging, row->key, row->key_len, rows->values + row->value_at, &row->info);
+    int error = ask(&remote->kv, row->key, row->key_len, scanning->call.result, KV_SCAN_VALUE_MAX,
+                    kv_deadline(remote), &info);
+    if (error == -ENOENT) /* it has been removed meanwhile */
+        return 0;
+    if (error != 0 && error != -ENOBUFS)
+        return error;
+    const bool is_shown = error == 0 && info.value_bytes <= remote->kv.info.whole_bytes_max;
+    return show_in_order(ranging, row->key, row->key_len, is_shown ? scanning->call.result : NULL, &info);
+}
+
+/* READ and show some records. @return false: the server is to be asked for them */
+static bool read_page(struct ranging *ranging, struct kv_rows *rows, bool *ret_more, int *ret_outcome)
+{
+    struct kv_remote *remote = ranging->scanning.remote;
+    struct kv_request *request = &ranging->request;
+    const struct tree_key from = {.bytes = request->key, .count = request->key_len},
+                          below = {.bytes = request->value, .count = request->amount};
+    const uint64_t deadline_ns = kv_deadline(remote);
+    struct kv_lane *lane;
+    rows->from = from.count == 0 ? NULL : &from;
+    rows->below = below.count == 0 ? NULL : &below;
+    rows->after = request->after;
+    rows->wanted = (uint32_t)base_min(ranging->left, (uint64_t)KV_ROWS_MAX);
+    if (kv_lane_take(remote, deadline_ns, &lane) != 0)
+        return false;
+    const bool is_read = kv_reads_chosen(lane) && kv_reads_rows(lane, rows, deadline_ns) == 0;
+    kv_lane_give(lane);
+    if (!is_read)
+        return false;
+    int outcome = 0;
+    for (uint32_t i = 0; i < rows->count && outcome == 0; i++)
+        outcome = show_row(ranging, rows, &rows->rows[i]);
+    *ret_outcome = outcome;
+    *ret_more = !rows->is_end && ranging->left > 0;
+    if (rows->count > 0) { /* also where nothing was shown, because all of it was removed */
+        const struct kv_row *last = &rows->rows[rows->count - 1];
+        memcpy(ranging->last, last->key, last->key_len);
+        ranging->last_len = (uint16_t)last->key_len;
+        request->key = ranging->last;
+        request->key_len = ranging->last_len;
+        request->after = true;
+    }
+    return true;
+}
+
+/* Memory for records that are read. @return NULL: all is asked, as others do or for want of memory */
+static struct kv_rows *alloc_rows(struct kv_remote *remote, const struct tarn_kv_range *range)
+{
+    const bool reads = remote->is_shared && remote->way != TARN_KV_WAY_ASK && !range->reverse &&
+                       range->from_len <= TREE_KEY_MAX && range->below_len <= TREE_KEY_MAX;
+    return reads ? base_alloc(&remote->kv.node->memory, sizeof(struct kv_rows)) : NULL;
+}
+
+/* Show all of a range, page by page, each read or asked for. */
+static int show_range(struct ranging *ranging, struct kv_rows *rows)
+{
+    bool has_more = true;
+    int outcome = 0;
+    while (outcome == 0 && has_more) {
+        if (rows == NULL || !read_page(ranging, rows, &has_more, &outcome))
+            outcome = range_page(ranging, &has_more);
+    }
+    return outcome;
+}
+
 static int remote_store_range(struct tarn_kv *kv, const struct tarn_kv_range *range,
                               tarn_scan_function *visit, void *arg)
 {
     struct kv_remote *remote = remote_of(kv);
-    bool has_more = true;
     if ((kv->info.abilities & TARN_KV_ORDERED) == 0)
         return -EOPNOTSUPP;
     if (range->from_len > TARN_KEY_BYTES_MAX || range->below_len > TARN_KEY_BYTES_MAX)
@@ -518,8 +590,9 @@ static int remote_store_range(struct tarn_kv *kv, const struct tarn_kv_range *ra
     int error = take_buffers(remote, &scanning->buffers, KV_REQUEST_BYTES_MAX + 2 * TARN_KEY_BYTES_MAX,
                              KV_SCAN_BYTES_MAX, &scanning->call);
     if (error == 0) {
-        while (error == 0 && has_more)
-            error = range_page(ranging, &has_more);
+        struct kv_rows *rows = alloc_rows(remote, range);
+        error = show_range(ranging, rows);
+        base_free(&kv->node->memory, rows, rows == NULL ? 0 : sizeof(*rows));
         give_buffers(&scanning->buffers);
     }
     base_free(&kv->node->memory, ranging, sizeof(*ranging));

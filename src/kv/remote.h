@@ -14,6 +14,7 @@
 #include "task/sched.h"
 #include "task/task.h"
 #include "tree/node.h"
+#include "tree/record.h"
 #include "tree/selector.h"
 #include <stdatomic.h>
 
@@ -181,6 +182,35 @@ base_must_check bool kv_reads_chosen(struct kv_lane *lane);
 /** Get a key by READs. @return as tarn_kv_get(); KV_ASK. Yields. */
 base_must_check int kv_reads_get(struct kv_lane *lane, struct tree_key key, void *value, size_t value_room,
                                  uint64_t deadline_ns, struct tarn_record_info *ret_info);
+
+#define KV_ROWS_MAX 64
+
+/* A record of a range. */
+struct kv_row {
+    struct tarn_record_info info;
+    bool must_ask; /* reading does not tell what it is by now */
+    uint32_t key_len;
+    uint32_t value_at;         /* in the values of all rows */
+    struct tree_value found;   /* what the leaf has of it, and … */
+    struct tree_record header; /* … what was read */
+    uint8_t key[TREE_KEY_MAX];
+};
+
+/* Some records of a range, and what is wanted. */
+struct kv_rows {
+    const struct tree_key *from, *below; /* NULL: the first of all; there is no end */
+    bool after;                          /* `from` itself is not meant */
+    uint32_t wanted;                     /* records, at most KV_ROWS_MAX */
+    uint32_t count;                      /* that there are */
+    uint32_t bytes;                      /* of their values */
+    bool is_end;                         /* there are no further ones */
+    struct kv_row rows[KV_ROWS_MAX];
+    uint8_t values[KV_SCAN_BYTES_MAX];
+};
+
+/** READ the first records of a range: all of a few leaves, and then the records at once. Values of more than KV_SCAN_VALUE_MAX
+ * bytes are to be asked for. @return 0; KV_ASK. Yields. */
+base_must_check int kv_reads_rows(struct kv_lane *lane, struct kv_rows *rows, uint64_t deadline_ns);
 
 /** Give up a lane's connection for READs, which nobody uses any more. Yields. */
 void kv_reads_close(struct kv_lane *lane);

@@ -340,14 +340,106 @@ static void watch_reading(void *arg)
     watch_numbers(reads, reads->kvs[TARN_KV_WAY_READ]);
 }
 
+/* A range that is compared with what was stored before it began. */
+struct testing_range {
+    const struct testing_reads *reads;
+    uint64_t stored[READ_KEYS];
+    bool seen[READ_KEYS];
+    char last[300];
+    size_t last_len;
+};
+
+static int see_number(void *arg, const void *key, size_t key_len, const void *value,
+                      const struct tarn_record_info *info)
+{
+    struct testing_range *range = arg;
+    const uint64_t *words = value;
+    char name[300];
+    const size_t common = base_min(key_len, range->last_len);
+    const int order = memcmp(range->last, key, common);
+    assert_true(order < 0 || (order == 0 && range->last_len < key_len));
+    memcpy(range->last, key, key_len);
+    range->last_len = key_len;
+    for (unsigned i = 0; i < READ_KEYS; i++) {
+        if (name_key(i, name) != key_len || memcmp(name, key, key_len) != 0)
+            continue;
+        uint64_t first;
+        assert_non_null(value);
+        memcpy(&first, words, 8);
+        assert_true(!range->seen[i] && first >= range->stored[i] && info->value_bytes % 8 == 0);
+        range->seen[i] = true;
+        return 0;
+    }
+    assert_true(false);
+    return -EUCLEAN;
+}
+
+static void watch_ranges(void *arg)
+{
+    struct testing_reads *reads = arg;
+    while (!atomic_load(&reads->ends)) {
+        struct testing_range range = {.reads = reads};
+        for (unsigned i = 0; i < READ_KEYS; i++)
+            range.stored[i] = atomic_load(&reads->stored[i]);
+        assert_int_equal(tarn_kv_range(reads->kvs[TARN_KV_WAY_READ], &(struct tarn_kv_range){.limit = 0},
+                                       see_number, &range),
+                         0);
+        for (unsigned i = 0; i < READ_KEYS; i++)
+            assert_true(range.seen[i] || range.stored[i] == 0 || i % 8 >= 6);
+        task_yield();
+    }
+}
+
+static int take_any(void *arg, const void *key, size_t key_len, const void *value,
+                    const struct tarn_record_info *info)
+{
+    (void)arg;
+    (void)key;
+    assert_true(key_len == 4 && (value != NULL || info->value_bytes == 0));
+    return 0;
+}
+
+/* Ranges by READs are those that are asked for. */
+static void ranges_of_trees_are_read_by_clients(struct testing_fabric *testing)
+{
+    struct testing_reads reads;
+    struct tarn_kv_reads before, after;
+    struct testing_kv *self = calloc(1, sizeof(*self));
+    assert_non_null(self);
+    open_reads(testing, &reads);
+    for (unsigned way = 0; way < READ_CLIENTS; way++) {
+        self->kv = reads.kvs[way];
+        tarn_kv_info(self->kv, &self->info);
+        kv_testing_expect_ranges(self);
+        assert_int_equal(tarn_kv_reads(self->kv, &before), 0);
+        assert_int_equal(tarn_kv_range(self->kv,
+                                       &(struct tarn_kv_range){.from = "0100", .from_len = 4, .limit = 300},
+                                       take_any, NULL),
+                         0);
+        assert_int_equal(tarn_kv_reads(self->kv, &after), 0);
+        assert_true(way == TARN_KV_WAY_ADAPTIVE ||
+                    (after.searched - before.searched >= 5) == (way == TARN_KV_WAY_READ));
+        assert_int_equal(tarn_kv_delete(self->kv, "0000", 4), 0); /* the suite begins without keys */
+        for (unsigned i = 1; i < 1000; i++) {
+            char key[8];
+            (void)snprintf(key, sizeof(key), "%04u", i);
+            (void)!tarn_kv_delete(self->kv, key, 4);
+        }
+    }
+    free(self);
+    close_reads(&reads);
+}
+
 static void trees_are_read_while_they_change(struct testing_fabric *testing)
 {
     struct testing_reads reads;
-    struct testing_job writers[2], watchers[3];
+    struct testing_job writers[2], watchers[5];
     open_reads(testing, &reads);
     testing_start(testing, &watchers[0], 0, watch_reading, &reads);
     testing_start(testing, &watchers[1], 1, watch_adaptive, &reads);
     testing_start_thread(testing, &watchers[2], watch_reading, &reads);
+    testing_start(testing, &watchers[3], 0, watch_ranges, &reads);
+    testing_start_thread(testing, &watchers[4], watch_ranges, &reads);
     testing_start(testing, &writers[0], 0, change_even, &reads);
     testing_start_thread(testing, &writers[1], change_odd, &reads);
     testing_join(&writers[0]);
@@ -487,6 +579,7 @@ static void threads_and_tasks_share(struct testing_fabric *testing)
     EACH(a_server_comes_back_changed)                                                                        \
     EACH(a_tree_has_ranges)                                                                                  \
     EACH(trees_are_read_by_clients)                                                                          \
+    EACH(ranges_of_trees_are_read_by_clients)                                                                \
     EACH(trees_are_read_while_they_change)                                                                   \
     EACH(wrong_routing_is_mended)                                                                            \
     EACH(nothing_counts_twice)                                                                               \

@@ -301,7 +301,9 @@ static void scan_all(struct user *user)
         return;
     for (uint32_t i = server; i < history->keys; i += servers)
         scan.numbers[i] = sim_kv_begin(history, &(struct sim_kv_op){.kind = SIM_KV_SCAN, .key = i});
-    int error = tarn_kv_scan(life->kvs[server], visit, &scan);
+    int error = life->play->servers[server].kind == TREE && draw_below(life, 2) == 0
+                    ? tarn_kv_range(life->kvs[server], &(struct tarn_kv_range){.limit = 0}, visit, &scan)
+                    : tarn_kv_scan(life->kvs[server], visit, &scan);
     if (error != -EBUSY && error != -ESHUTDOWN)
         check_error(life, "scan", error);
     for (uint32_t i = server; i < history->keys; i += servers) {
