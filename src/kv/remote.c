@@ -652,7 +652,7 @@ int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const str
                           : options->node_cache_bytes == TARN_CACHE_OFF ? 0
                                                                         : options->node_cache_bytes;
     remote->selector = selector_settings(&options->selector);
-    remote->selector.reads_are_work = tarn_fabric_info(fabric)->served_by == TARN_FABRIC_SERVED_BY_SELF;
+    remote->selector.reads_are_work = tarn_fabric_info(fabric)->served_by != TARN_FABRIC_SERVED_BY_CARD;
     kv_url_server(url, place, remote->address);
     memcpy(remote->name, url->name, sizeof(remote->name));
     task_semaphore_init(&remote->thread_permits, KV_THREAD_LANES);

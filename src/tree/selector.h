@@ -5,8 +5,8 @@
  *
  *     ask, if   call - round trip  <  READs of a search x (READ - round trip)
  *
- * Where the client's own processor carries out READs (shm), none of their time is a way on which it could do something else, and
- * the rest of a search counts as well:
+ * Where no card carries out READs, but the client's processor (shm) or the server's (tcp), they are work as a call is, and the
+ * whole of a search counts:
  *
  *     ask, if   call  <  search
  *
@@ -26,7 +26,7 @@ struct tree_selector_settings {
     double exploration;      /* the part of searches that go the way that seems worse */
     uint64_t stale_ns;       /* after so long a pause nothing is known any more */
     double reads_per_search; /* before any search was seen */
-    bool reads_are_work;     /* of the client's processor */
+    bool reads_are_work;     /* of a processor, and not of a card */
 };
 
 /* 100 samples, 3 deviations, 1 %, 3 s, 5 READs */
