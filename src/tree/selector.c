@@ -2,6 +2,9 @@
 #include "tree/selector.h"
 #include <math.h>
 
+#define EXPLORED_TOGETHER                                                                                    \
+    4u /* one call alone finds a server asleep, and tells nothing of one that is called often */
+
 const struct tree_selector_settings tree_selector_usual = {.samples = 100,
                                                            .outliers = 3,
                                                            .exploration = 0.01,
@@ -59,6 +62,10 @@ static void take_sample(const struct tree_selector *selector, struct tree_averag
 
 void tree_selector_called(struct tree_selector *selector, uint64_t ns)
 {
+    if (selector->call_wakes && selector->call.count > 0) {
+        selector->call_wakes = false;
+        return;
+    }
     take_sample(selector, &selector->call, (double)ns);
 }
 
@@ -104,7 +111,13 @@ bool tree_selector_reads(struct tree_selector *selector, uint64_t now_ns, uint64
     }
     selector->last_ns = now_ns;
     bool reads = reading_seems_better(selector);
-    if ((double)(random >> 11) * 0x1p-53 < selector->settings.exploration) {
+    if (selector->explores_left == 0 &&
+        (double)(random >> 11) * 0x1p-53 < selector->settings.exploration / EXPLORED_TOGETHER) {
+        selector->explores_left = EXPLORED_TOGETHER;
+        selector->call_wakes = reads;
+    }
+    if (selector->explores_left > 0) {
+        selector->explores_left--;
         reads = !reads;
         selector->explored++;
     }

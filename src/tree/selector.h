@@ -43,10 +43,12 @@ struct tree_average {
 
 struct tree_selector {
     struct tree_selector_settings settings;
-    struct tree_average call, read;                      /* `read`: of searches, where reads_are_work */
-    double round_trip_ns;                                /* the least time of a READ; 0: none was seen */
-    double reads_per_search;                             /* averaged */
-    uint64_t last_ns;                                    /* when a search was chosen last */
+    struct tree_average call, read; /* `read`: of searches, where reads_are_work */
+    double round_trip_ns;           /* the least time of a READ; 0: none was seen */
+    double reads_per_search;        /* averaged */
+    uint64_t last_ns;               /* when a search was chosen last */
+    uint32_t explores_left;         /* searches that still go the way that seems worse, one after the other */
+    bool call_wakes; /* the next call is the first after others that were READs: it may wake the server */
     uint64_t asked, read_by_itself, explored, forgotten; /* searches; how often all was forgotten */
 };
 
