@@ -422,7 +422,7 @@ static int read_rows(const struct search *search, struct kv_rows *rows)
             row->must_ask = true;
             continue;
         }
-        iov[count][0] = (struct iovec){.iov_base = &row->header, .iov_len = sizeof(row->header)};
+        iov[count][0] = (struct iovec){.iov_base = row->header, .iov_len = sizeof(row->header)};
         iov[count][1] = (struct iovec){.iov_base = rows->values + row->value_at, .iov_len = row->found.bytes};
         ops[count] = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
                                              .tag = READS_TAG,
@@ -442,12 +442,13 @@ static void prove_rows(struct kv_rows *rows)
     for (uint32_t i = 0; i < rows->count; i++) {
         struct kv_row *row = &rows->rows[i];
         const struct tree_value *found = &row->found;
+        const struct tree_record *header = (const struct tree_record *)(const void *)row->header;
         if (row->must_ask)
             continue;
-        row->must_ask = tree_record_sum(found->place, &row->header, rows->values + row->value_at,
-                                        found->bytes) != found->sum ||
-                        row->header.version == 0 || row->header.expiry_ns != 0;
-        row->info = tree_record_info(&row->header, found->bytes);
+        row->must_ask =
+            tree_record_sum(found->place, header, rows->values + row->value_at, found->bytes) != found->sum ||
+            header->version == 0 || header->expiry_ns != 0;
+        row->info = tree_record_info(header, found->bytes);
     }
 }
 

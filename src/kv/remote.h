@@ -190,9 +190,10 @@ struct kv_row {
     struct tarn_record_info info;
     bool must_ask; /* reading does not tell what it is by now */
     uint32_t key_len;
-    uint32_t value_at;         /* in the values of all rows */
-    struct tree_value found;   /* what the leaf has of it, and … */
-    struct tree_record header; /* … what was read */
+    uint32_t value_at;       /* in the values of all rows */
+    struct tree_value found; /* what the leaf has of it, and … */
+    uint64_t
+        header[sizeof(struct tree_record) / sizeof(uint64_t)]; /* … what was read: a struct tree_record */
     uint8_t key[TREE_KEY_MAX];
 };
 

@@ -162,7 +162,7 @@ static void a_tree_has_ranges(struct testing_fabric *testing)
 
 /* ---- trees that clients read by themselves -------------------------------------------------------- */
 
-enum { READ_KEYS = 64, READ_ROUNDS = 60, READ_CLIENTS = 3 };
+enum { READ_KEYS = 64, READ_ROUNDS = 16, READ_CLIENTS = 3 };
 
 /* A tree that is changed and read at once. */
 struct testing_reads {
