@@ -9,9 +9,6 @@
 
 enum { RECORD_BYTES = 192 }; /* of addresses, for a record in nodes and in extents, generously */
 
-#define NODE_REGION   1u
-#define EXTENT_REGION 2u
-
 struct store {
     struct lab_ycsb_place *place;
     pthread_rwlock_t lock;
@@ -53,7 +50,7 @@ static int open_tree(struct lab_ycsb_place *place, bool sync, void *arg)
     const struct tree_mega_options options = {.account = place->account,
                                               .memory = &store->node_memory,
                                               .extents = store->extent_memory.memory,
-                                              .region = NODE_REGION};
+                                              .region = TREE_NODE_REGION};
     if (error == 0)
         error = tree_mega_open(&options, &store->mega);
     if (error == 0)
@@ -64,7 +61,7 @@ static int open_tree(struct lab_ycsb_place *place, bool sync, void *arg)
 
 static const uint8_t *value_at(const struct store *store, uint64_t place)
 {
-    return store->extent_memory.memory + (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT;
+    return store->extent_memory.memory + tree_place_offset(place);
 }
 
 static int get_record(void *session, const void *key, size_t key_bytes, void *value)
@@ -91,15 +88,13 @@ static int put_record(void *session, const void *key, size_t key_bytes, const vo
     (void)pthread_rwlock_wrlock(&store->lock);
     const uint64_t offset = tree_extents_take(store->extents, bytes);
     if (offset != 0) {
-        const struct tree_value found = {.place =
-                                             (uint64_t)EXTENT_REGION << 32 | offset / TREE_EXTENT_ALIGNMENT,
-                                         .sum = base_crc64(0, value, bytes),
-                                         .bytes = bytes};
+        const struct tree_value found = {
+            .place = tree_place_of(offset), .sum = base_crc64(0, value, bytes), .bytes = bytes};
         memcpy(store->extent_memory.memory + offset, value, bytes);
         error = tree_mega_put(store->mega, (struct tree_key){.bytes = key, .count = (uint32_t)key_bytes},
                               found, &before);
     }
-    const uint64_t unused = error == 0 ? (uint64_t)(uint32_t)before.place * TREE_EXTENT_ALIGNMENT : offset;
+    const uint64_t unused = error == 0 ? tree_place_offset(before.place) : offset;
     if (unused != 0)
         tree_extents_give(store->extents, unused);
     (void)pthread_rwlock_unlock(&store->lock);

@@ -3,19 +3,17 @@
 #include "kv/remote.h"
 #include "tree/reader.h"
 #include "tree/record.h"
-#include "tree/store.h"
 #include <errno.h>
 #include <string.h>
 
 #define READS_TAG    3u                 /* under which the fabric counts these READs */
-#define HANDLES_ROOM 128u               /* of an answer */
 #define SEARCHES_MAX 64u                /* of a lane at once; others ask */
 #define TORN_MAX     16u                /* records of one search that changed while they were read */
 #define PAUSE_NS     BASE_NS_PER_SECOND /* before a connection is tried again that could not be had */
 
 /* A region of the server's, and the handles of its steps. */
 struct steps {
-    struct tarn_fabric_handle handles[TREE_SHARED_REGIONS_MAX];
+    struct tarn_fabric_handle handles[TREE_STEPS_MAX];
     uint32_t count;
 };
 
@@ -97,7 +95,7 @@ static int ask_handles(struct kv_lane *lane, struct kv_reads *reads, uint32_t re
     struct steps *steps = &reads->regions[region - 1];
     const struct kv_request request = {.amount = region, .offset = steps->count};
     const size_t bytes = kv_request_bytes(KV_HANDLES, &request);
-    const size_t room = KV_HANDLES_BYTES + HANDLES_ROOM * (size_t)TARN_FABRIC_HANDLE_BYTES;
+    const size_t room = KV_HANDLES_BYTES + TREE_STEPS_MAX * (size_t)TARN_FABRIC_HANDLE_BYTES;
     struct kv_call call = kv_call_of(KV_HANDLES, &request, deadline_ns);
     struct kv_handles head;
     uint8_t *memory = base_alloc(account_of(lane), bytes + room);
@@ -112,7 +110,7 @@ static int ask_handles(struct kv_lane *lane, struct kv_reads *reads, uint32_t re
     int error = kv_lane_call(&call);
     if (error == 0)
         error = kv_handles_load(call.result, call.result_bytes, &head, &steps->handles[steps->count],
-                                TREE_SHARED_REGIONS_MAX - steps->count);
+                                TREE_STEPS_MAX - steps->count);
     if (error == 0 && reads->step_bytes != 0 &&
         (head.step_bytes != reads->step_bytes || head.unit_bytes != reads->unit_bytes))
         error = -ESTALE; /* another server's */
@@ -233,6 +231,8 @@ static int read_bytes(const struct search *search, uint32_t region, uint64_t off
 static int read_node(void *arg, uint32_t region, uint64_t offset, void *memory, uint32_t bytes)
 {
     const struct search *search = arg;
+    if (search->lane->selector.settings.reads_are_work) /* the whole search is timed */
+        return read_bytes(search, region, offset, memory, bytes);
     const uint64_t begin_ns = task_now();
     int error = read_bytes(search, region, offset, memory, bytes);
     if (error == 0)

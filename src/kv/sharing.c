@@ -7,8 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define GUESTS_MAX  1024u /* connections for READs */
-#define HANDLES_MAX 128u  /* of one answer */
+#define GUESTS_MAX 1024u /* connections for READs */
 
 /* ---- sharing -------------------------------------------------------------------------------------- */
 
@@ -55,18 +54,18 @@ void kv_sharing_end(struct kv_server *server)
 int kv_handles_answer(const struct kv_store *store, const struct kv_request *request,
                       struct tarn_rpc_request *exchange)
 {
-    struct tarn_fabric_handle handles[HANDLES_MAX];
+    struct tarn_fabric_handle handles[TREE_STEPS_MAX];
     if (store->domain == NULL)
         return -EOPNOTSUPP;
     if (exchange->room < KV_HANDLES_BYTES + TARN_FABRIC_HANDLE_BYTES)
         return -EMSGSIZE;
     struct tree_store *tree = kv_tree_of(store->kv);
     const uint32_t room = (exchange->room - KV_HANDLES_BYTES) / TARN_FABRIC_HANDLE_BYTES;
-    const uint32_t first = (uint32_t)base_min(request->offset, (uint64_t)TREE_SHARED_REGIONS_MAX);
+    const uint32_t first = (uint32_t)base_min(request->offset, (uint64_t)TREE_STEPS_MAX);
     const struct kv_handles head = {.step_bytes = tree_store_step_bytes(tree),
                                     .unit_bytes = TREE_NODE_BYTES,
                                     .count = tree_store_handles(tree, store->domain, request->amount, first,
-                                                                handles, base_min(room, HANDLES_MAX))};
+                                                                handles, base_min(room, TREE_STEPS_MAX))};
     kv_handles_save(&head, handles, exchange->result);
     exchange->result_bytes = KV_HANDLES_BYTES + head.count * TARN_FABRIC_HANDLE_BYTES;
     return 0;

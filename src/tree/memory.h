@@ -9,11 +9,11 @@
 #define TREE_MEMORY_H
 
 #include "base/base.h"
+#include "tree/record.h"
 #include <string.h>
 #include <tarn/fabric.h>
 
-#define TREE_STEPS_MAX  128u /* of a memory */
-#define TREE_SHARES_MAX 8u   /* domains with which it is shared */
+#define TREE_SHARES_MAX 8u /* domains with which it is shared */
 
 /* The regions of a memory in one domain. */
 struct tree_share {

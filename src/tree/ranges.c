@@ -1,6 +1,6 @@
 /* Going through a meganode's keys in order, and looking at all of its nodes. */
-#include "tree/extents.h"
 #include "tree/mega_internal.h"
+#include "tree/record.h"
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -27,8 +27,7 @@ static void fetch_records(const struct tree_mega *mega, const struct tree_node *
                           uint32_t end)
 {
     for (uint32_t i = first; i < end && mega->extents != NULL; i++)
-        __builtin_prefetch(mega->extents +
-                           (uint64_t)(uint32_t)tree_node_value(leaf, i).place * TREE_EXTENT_ALIGNMENT);
+        __builtin_prefetch(mega->extents + tree_place_offset(tree_node_value(leaf, i).place));
 }
 
 int tree_mega_range(const struct tree_mega *mega, const struct tree_key *from, const struct tree_key *below,

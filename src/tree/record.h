@@ -12,6 +12,7 @@
 #define TREE_NODE_REGION   1u
 #define TREE_RECORD_REGION 2u
 #define TREE_REGIONS       2u
+#define TREE_STEPS_MAX     128u /* of a region, each of which has a handle of its own */
 
 #define TREE_EXTENT_ALIGNMENT 16u /* of records */
 
@@ -29,6 +30,12 @@ struct tree_record {
 static inline uint64_t tree_place_offset(uint64_t place)
 {
     return (uint64_t)(uint32_t)place * TREE_EXTENT_ALIGNMENT;
+}
+
+/** The place of a record that begins there. */
+static inline uint64_t tree_place_of(uint64_t offset)
+{
+    return (uint64_t)TREE_RECORD_REGION << 32 | offset / TREE_EXTENT_ALIGNMENT;
 }
 
 /** The sum that a leaf has of a record. @param header  that it has, or is about to have */

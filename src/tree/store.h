@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "task/node.h"
 #include "tree/node.h"
+#include "tree/record.h"
 #include <tarn/depot.h>
 #include <tarn/fabric.h>
 
@@ -107,7 +108,7 @@ uint64_t tree_store_whole_bytes_max(const struct tree_store *store);
 
 /* ---- sharing: README, "Clients that read by themselves" -------------------------------------------- */
 
-#define TREE_SHARED_REGIONS_MAX 256u /* regions of a store in one domain */
+#define TREE_SHARED_REGIONS_MAX (TREE_REGIONS * TREE_STEPS_MAX) /* regions of a store in one domain */
 
 /**
  * Let the peers of a domain read nodes and records. Others may use the store meanwhile.

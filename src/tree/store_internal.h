@@ -48,7 +48,7 @@ static inline uint64_t tree_record_offset(const struct tree_store *store, const 
 /** The place of a record. */
 static inline uint64_t tree_record_place(const struct tree_store *store, const struct tree_record *record)
 {
-    return (uint64_t)TREE_RECORD_REGION << 32 | tree_record_offset(store, record) / TREE_EXTENT_ALIGNMENT;
+    return tree_place_of(tree_record_offset(store, record));
 }
 
 /** Give a record's memory back, with the lock held. */

@@ -190,10 +190,27 @@ static void end_region(struct shm_region *own, uint32_t slot)
     task_mutex_unlock(&service->lock);
 }
 
-/* Make a region whose memory is a file of its own. @param make  the file, for the region; the memory is set then */
-static int make_region(void *state, struct tarn_fabric_region *region,
-                       int (*make)(struct tarn_fabric_region *region, bool readers,
-                                   struct shm_file *ret_file))
+/* Have the caller's pages be those of a file, with what they hold. The mapping is moved in one step, so that a thread that reads
+ * there meanwhile finds the same. */
+static int adopt_file(const struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
+{
+    struct shm_file file;
+    int error = shm_file_make("tarn-adopted", region->bytes, readers, region, &file);
+    if (error != 0)
+        return error;
+    memcpy(file.memory, region->memory, region->bytes);
+    if (mremap(file.memory, file.bytes, file.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, region->memory) ==
+        MAP_FAILED) {
+        error = -errno;
+        shm_file_drop(&file);
+        return error;
+    }
+    file.memory = region->memory;
+    *ret_file = file;
+    return 0;
+}
+
+int shm_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
     struct fabric_service *service = &domain->shm->service;
@@ -205,7 +222,9 @@ static int make_region(void *state, struct tarn_fabric_region *region,
     if (error != 0)
         return error;
     own->is_adopted = region->is_callers;
-    error = make(region, !fabric_may_change(own->rights), &own->file);
+    const bool readers = !fabric_may_change(own->rights);
+    error = own->is_adopted ? adopt_file(region, readers, &own->file)
+                            : shm_file_make("tarn-region", own->bytes, readers, region, &own->file);
     if (error != 0) {
         end_region(own, slot);
         return error;
@@ -216,16 +235,6 @@ static int make_region(void *state, struct tarn_fabric_region *region,
     publish_region_locked(own, slot, region);
     task_mutex_unlock(&service->lock);
     return 0;
-}
-
-static int make_file(struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
-{
-    return shm_file_make("tarn-region", region->bytes, readers, region, ret_file);
-}
-
-int shm_region_alloc(void *state, struct tarn_fabric_region *region)
-{
-    return make_region(state, region, make_file);
 }
 
 /* The region of this fabric's that has this memory, all of it, and whose peers may do as much: they get its file. */
@@ -267,30 +276,10 @@ int shm_region_register(void *state, struct tarn_fabric_region *region)
     return error;
 }
 
-/* Have the caller's pages be those of a file, with what they hold. The mapping is moved in one step, so that a thread that reads
- * there meanwhile finds the same. */
-static int adopt_file(struct tarn_fabric_region *region, bool readers, struct shm_file *ret_file)
-{
-    struct shm_file file;
-    int error = shm_file_make("tarn-adopted", region->bytes, readers, region, &file);
-    if (error != 0)
-        return error;
-    memcpy(file.memory, region->memory, region->bytes);
-    if (mremap(file.memory, file.bytes, file.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, region->memory) ==
-        MAP_FAILED) {
-        error = -errno;
-        shm_file_drop(&file);
-        return error;
-    }
-    file.memory = region->memory;
-    *ret_file = file;
-    return 0;
-}
-
 int shm_region_adopt(void *state, struct tarn_fabric_region *region)
 {
     int error = shm_region_register(state, region); /* another domain may have adopted it before */
-    return error == -EOPNOTSUPP ? make_region(state, region, adopt_file) : error;
+    return error == -EOPNOTSUPP ? shm_region_alloc(state, region) : error;
 }
 
 void shm_region_free(void *state, struct tarn_fabric_region *region)
